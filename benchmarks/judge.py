@@ -627,8 +627,8 @@ def _balancing(match: re.Match[str], facts: Facts) -> str | None:
     balancing, price = facts["balancing_mw"] or 0.0, facts.result.settings.balancing_price
     return (
         same(match[2] or "-", facts.share_of_load, 2, 12)
-        or same(match[3], price * balancing, 6, 2)
-        or same(match[4], price)
+        or same(match[3], price)
+        or same(match[4], price * balancing, 6, 2)
     )
 
 
@@ -680,6 +680,12 @@ def _lucky(_: re.Match[str], facts: Facts) -> str | None:
     cost, other = facts["cost"], facts.result.reference
     cheaper = other and cost is not None and cost < (other.noise_free_cost or -math.inf)
     return None if cheaper else "the run is not cheaper than its noise-free run"
+
+
+def _below_optimum(_: re.Match[str], facts: Facts) -> str | None:
+    cost, best = facts["cost"], facts.optimum.get("cost")
+    below = None not in (cost, best) and cost < best
+    return None if below else f"the cost {cost} is not below the optimum {best}"
 
 
 def _above_prior_only(match: re.Match[str], facts: Facts) -> str | None:
@@ -782,8 +788,8 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"^\s*by noise\s+{NUMBER}\s+MW\s+this run above both\s*$", _noise_share),
     (rf"^\s*curtailed generation\s+{NUMBER}\s+MW\s*$", equals("curtailed_mw")),
     (
-        rf"^\s*balancing power\s+{NUMBER}\s+MW(?:\s+(?:([\d.e+-]+) % of the load; )?would be "
-        rf"{AMOUNT} \$/h at ([\d.e+-]+) \$/MWh; not part of the cost)?\s*$",
+        rf"^\s*balancing power\s+{NUMBER}\s+MW(?:\s+(?:([\d.e+-]+) % of the load; )?"
+        rf"payment for it at ([\d.e+-]+) \$/MWh: {AMOUNT} \$/h, not part of the cost)?\s*$",
         _balancing,
     ),
     (
@@ -887,6 +893,10 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         _lucky,
     ),
     (rf"The noise-free baseline is {AMOUNT} \$/h above the AC optimum", _noise_free_gap),
+    (r"The cost is below that of the AC optimum", _below_optimum),
+    (r"Interrupted attempts at this run may have released values too: up to .* per zone", None),
+    (r"The certificate includes them", None),
+    (r"Limits count as kept within rounding .* or the optimum found is a local one", None),
     (
         r"Zones without an AC plan: ([\w, ]+)\. They keep the set points of the last round",
         _unplanned,
@@ -965,6 +975,7 @@ METERS = "of what meters reveal, which tests/zonal/test_meter.py compares with p
 CERTIFICATE = "of the privacy certificate, which gridpriv audit and tests/privacy hold"
 SERIES = "of a series; the corpus judges runs of one step"
 NOT_JUDGED = {
+    "interrupted-attempts": CERTIFICATE,
     "forecast-drowned": "of a forecast, which gridpriv learn forecast prints",
     "meter": METERS,
     "meter-unreleased": METERS,
@@ -1019,6 +1030,7 @@ JUDGED = frozenset(
         "worse-than-prior-only",
         "more-balancing-than-prior-only",
         "negative-cost-of-privacy",
+        "below-optimum",
         "cost-not-minimized",
         "fallback-zones",
         "shed-by-exporters",

@@ -201,7 +201,8 @@ class RunContext:
             Called with the result before it is stored.
         """
         with ExitStack() as stack:
-            run_folder = None
+            run_folder: RunFolder | None = None
+            earlier: Mapping[str, Mapping[Release, int]] = {}
             if self.out is not None:
                 values = (case, prepared.zoning, prepared.settings, prepared.seed)
                 run_folder = stack.enter_context(self.open_folder(self.out, *values))
@@ -209,6 +210,7 @@ class RunContext:
                     with self.progress(case.name, 0):
                         _finish(run_folder, self.copies, show)
                     return None
+                earlier = run_folder.earlier()
 
             load = time.perf_counter() - self.began
 
@@ -216,6 +218,7 @@ class RunContext:
                 total = load + result.timing.total
                 timing = replace(result.timing, load=load, total=total)
                 result = replace(result, timing=timing)
+                result = result.including(earlier) if earlier else result
                 if run_folder is not None:
                     try:
                         run_folder.add(0, result)

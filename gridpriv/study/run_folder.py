@@ -105,6 +105,10 @@ class RunFolder:
         done = {run for run, status in self.store.stored().items() if status == "done"}
         return [n for n in range(len(self.runs.steps)) if _run(n) not in done]
 
+    def earlier(self) -> Released:
+        """Return the releases of interrupted attempts; a repeated draw is no further release."""
+        return {} if self._repeats else self.releases()
+
     def begin(self, number: int | None, planned: Released) -> None:
         """Store planned releases before their draw; releases of earlier attempts stay.
 

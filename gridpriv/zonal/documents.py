@@ -572,6 +572,9 @@ class PrivacyBlock(NoiseBlock):
 class RunPrivacy(PrivacyBlock):
     """Protection and certified totals of a run, and of every zone."""
 
+    interrupted_releases_per_zone: Number = released(
+        "Releases of interrupted attempts: largest number of a zone; the totals include them"
+    )
     sensitivity: list[ZoneCertificate] = part(ZoneCertificate)
 
 

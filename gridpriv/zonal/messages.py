@@ -56,7 +56,7 @@ def messages(document: Json) -> list[Message]:
         As of :meth:`gridpriv.RunResult.as_dict`; of a public document there are few, as private
         values are missing.
     """
-    families = (_feasibility, _convergence, _baselines, _service, _meter)
+    families = (_feasibility, _convergence, _baselines, _service, _attempts, _meter)
     return by_severity([message(*each) for family in families for each in family(document)])
 
 
@@ -70,6 +70,12 @@ def _feasibility(document: Json) -> Iterator[tuple[str, Json]]:
         yield physical["status"], {"limits": limits_named(physical["violations"]), "least": sheds}
     if physical["fallback_zones"]:
         yield "fallback-zones", {"zones": ", ".join(physical["fallback_zones"])}
+
+
+def _attempts(document: Json) -> Iterator[tuple[str, Json]]:
+    """Yield the releases of interrupted attempts at the same run."""
+    if earlier := document["privacy"]["interrupted_releases_per_zone"]:
+        yield "interrupted-attempts", {"releases": counted(earlier, "release")}
 
 
 def _meter(document: Json) -> Iterator[tuple[str, Json]]:
@@ -177,9 +183,12 @@ def _baselines(document: Json) -> Iterator[tuple[str, Json]]:
         yield "noise-free-feasible", {}
     yield from _against_prior_only(document)
     cost, price = physical["cost"], costs["cost"]
+    over = costs["optimality_gap"]
+    below = None not in (over, cost) and over < 0.0 and differs(over, cost)
+    if below:
+        yield "below-optimum", {}
     negative = None not in (price, cost) and price < 0.0 and differs(price, cost)
-    if negative and not releases_nothing(settings):
-        over = costs["optimality_gap"]
+    if negative and not below and not releases_nothing(settings):
         excess = None if over is None else over - price
         gap = (
             f" The noise-free baseline is {amount(excess, '$/h')} $/h above the AC optimum."

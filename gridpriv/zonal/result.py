@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -51,7 +52,7 @@ from gridpriv.zonal.physical import (
     solution_of_variables,
     verdict,
 )
-from gridpriv.zonal.prepared import Instance
+from gridpriv.zonal.prepared import Instance, Releases, zone_certificates
 from gridpriv.zonal.settings import SHARED, FlowBased, Security, Settings
 from gridpriv.zonal.summary import notes
 
@@ -150,6 +151,23 @@ class FinishedRun(Instance):
     timing: Timing
     early: str | None = None
     reference: Reference | None = None
+    interrupted: int = 0
+
+    def including(self, earlier: Releases) -> Self:
+        """Return the result with the releases of interrupted attempts at this run in its totals."""
+        drawn, planned = (
+            {
+                zone: Counter(releases.get(zone, {})) + Counter(earlier.get(zone, {}))
+                for zone in self.zoning.names
+                if zone in releases or zone in earlier
+            }
+            for releases in (self.trace.releases, self.trace.counted)
+        )
+        return replace(
+            self,
+            certificates=zone_certificates(drawn, self.settings, self.rules, planned),
+            interrupted=max((sum(counts.values()) for counts in earlier.values()), default=0),
+        )
 
     @property
     def consensus_residual(self) -> float | None:
@@ -220,7 +238,8 @@ class FinishedRun(Instance):
     @cached_property
     def privacy(self) -> Json:
         """Certified totals of the worst zone and of every zone (:func:`privacy_document`)."""
-        return privacy_document(self.settings, self.case, self.rules, self.certificates)
+        block = privacy_document(self.settings, self.case, self.rules, self.certificates)
+        return block | {"interrupted_releases_per_zone": self.interrupted}
 
     def explanation(self) -> str | None:
         """Return AC feasibility and load shedding in a sentence; local."""

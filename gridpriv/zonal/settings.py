@@ -155,8 +155,8 @@ class ReleaseSchedule(Part):
     stream: str | None = words(
         None,
         "length of a window, such as 48h, day or year: the budget holds for any consecutive hours "
-        "of this length; a zone releases its total as means over a few hours each (public data "
-        "determine how many); needs --series",
+        "of this length; a zone releases its total demand as means over a few hours each (public "
+        "data determine the number of hours); needs --series",
         "WINDOW",
         parse_window,
         unset="none",
@@ -164,15 +164,15 @@ class ReleaseSchedule(Part):
     temporal_basis: str = choice(
         AUTO,
         (AUTO, PER_STEP, *map(str, range(MOST_COEFFICIENTS + 1))),
-        "number of cosine (DCT) coefficients that a zone releases of its total as a time series; "
-        "the mean over time of its demand is released too (auto: as many as give the least "
-        "expected error; per-step: one release in every step instead)",
+        "number of cosine (DCT) coefficients of the zone's total over time that a zone releases, "
+        "not counting its mean; the mean over time is released as --release says (auto: as many as "
+        "give the least expected error; per-step: one release in every step instead)",
     )
     noise_schedule: NoiseSchedule | None = choice(
         None,
         get_args(NoiseSchedule),
-        "times at which noise on demand is drawn: once a run, every round, or every local update; "
-        "noise on objective or output is drawn every update",
+        "times at which noise on demand is drawn: once a run, every round, or every local update "
+        "(noise on objective or output: always every update)",
         unset="once",
     )
     seed: int | None = count(None, "seed of simulated noise", least=0, unset="drawn and recorded")

@@ -162,7 +162,10 @@ def test_a_run_that_was_killed_now_and_then(
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [[], ["--public"]], ids=" ".join)
 def test_a_charged_run_says_at_least_what_the_ledger_says_wherever_it_is_killed(
-    tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    words: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Complete, killed, or killed and resumed: no zone released more than its folder records."""
     book, granted, folder = tmp_path / "book", tmp_path / "granted", tmp_path / "out"
@@ -187,6 +190,7 @@ def test_a_charged_run_says_at_least_what_the_ledger_says_wherever_it_is_killed(
     count = run(command("run", folder, *charged), folder, 10**9).operations
     for at in range(1, count + 1, EVERY):
         shutil.rmtree(folder, ignore_errors=True)
+        monkeypatch.setenv("GRIDPRIV_STATE", str(tmp_path / f"state-{at}"))  # no earlier charge
         shutil.copy(granted, book)
         assert run(command("run", folder, *charged), folder, at).status == KILLED
         for _ in range(2):
@@ -194,6 +198,8 @@ def test_a_charged_run_says_at_least_what_the_ledger_says_wherever_it_is_killed(
             assert all(stated.get(zone, 0) >= n for zone, n in spent.items()), (at, spent, stated)
             again = run(command("run", folder, *charged, "--resume"), folder)
             assert again.status == 0, f"killed at {at} of {count}: {again.said}"
+            privacy = json.loads((folder / "run.json").read_text())["privacy"]
+            assert privacy["releases_per_zone"] >= max(charges().values()), at
         assert max(charges().values()) <= 2
 
 

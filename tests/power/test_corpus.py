@@ -177,8 +177,8 @@ def test_no_part_of_a_runs_messages_is_unknown(modules, finished, monkeypatch):
     ("wrong", "fault"),
     [
         (
-            "balancing power  0.031 MW  2.5 % of the load; would be 7.75 $/h at 250 $/MWh; "
-            "not part of the cost",
+            "balancing power  0.031 MW  2.5 % of the load; payment for it at 250 $/MWh: "
+            "7.75 $/h, not part of the cost",
             "printed 0.031",
         ),
         ("balancing power  0 MW  2.5 % of the load", None),

@@ -153,6 +153,7 @@ def test_a_negative_cost_of_privacy_is_called_chance(private):
     for cost, gap, said in (
         (-0.67, 14.0, "14.67 $/h above"),
         (-0.67, None, "That is chance."),
+        (-0.67, -0.67, None),  # below the optimum: rounding, not chance
         (0.0, 14.0, None),
         (0.67, 14.0, None),
         (None, None, None),
@@ -575,3 +576,11 @@ def test_a_release_that_saves_cost_and_draws_more_balancing_power_does_not_pay(
     physical = {"cost": cost, "balancing_mw": balancing}
     document = changed(private, physical=physical, costs=costs)
     assert ("more-balancing-than-prior-only" in codes(document)) == said
+
+
+def test_a_cost_below_the_optimum_is_laid_to_rounding_not_to_chance(private):
+    for gap, said in ((-6.96, True), (-1e-9, False), (6.96, False), (None, False)):
+        document = changed(private, costs={"cost": gap, "optimality_gap": gap})
+        assert ("below-optimum" in codes(document)) is said
+        if said:
+            assert "negative-cost-of-privacy" not in codes(document)

@@ -291,7 +291,7 @@ def _limits(zone: Zone) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
+class _RedispatchSearch:
     """The search for the AC redispatch of a grid.
 
     Attributes
@@ -402,7 +402,7 @@ class _Search:
         return self.is_served(best) and best.generation_cost > cost + COST_INCREASE * abs(cost)
 
 
-def _damped(search: _Search, last: GridRedispatch, *, free: bool) -> GridRedispatch:
+def _damped(search: _RedispatchSearch, last: GridRedispatch, *, free: bool) -> GridRedispatch:
     """Take damped steps of all zones to the agreed interchange; return the best outcome.
 
     Where all zones correct their measured violations at once they overshoot, and may end far from
@@ -428,7 +428,9 @@ def _damped(search: _Search, last: GridRedispatch, *, free: bool) -> GridRedispa
     return best or last
 
 
-def _replanned(search: _Search, start: Sequence[Boundary], first: GridRedispatch) -> GridRedispatch:
+def _replanned(
+    search: _RedispatchSearch, start: Sequence[Boundary], first: GridRedispatch
+) -> GridRedispatch:
     """Replan in zones with a violation or shed load, until replans end.
 
     Zones that then replan one at a time may draw far too much balancing power to serve all load.
@@ -469,7 +471,7 @@ def _priced(boundaries: Sequence[Boundary], factor: float) -> list[Boundary]:
 
 
 def _in_turn(
-    search: _Search, start: Sequence[Boundary], redispatch: GridRedispatch
+    search: _RedispatchSearch, start: Sequence[Boundary], redispatch: GridRedispatch
 ) -> GridRedispatch:
     """Replan in one zone at a time where load is shed or the state is not AC-feasible.
 
@@ -512,7 +514,7 @@ def _in_turn(
 
 
 def _after_emergency_shedding(
-    search: _Search, current: Floats, redispatch: GridRedispatch
+    search: _RedispatchSearch, current: Floats, redispatch: GridRedispatch
 ) -> GridRedispatch:
     """Shed load until no generator is above a limit; keep the better outcome."""
     best, case = redispatch, search.case
@@ -569,7 +571,9 @@ def redispatch_grid(
     equivalent = cache(lambda z: zone_equivalent(zones[z], whole()))
     least = np.zeros(len(zones)) if least_shed is None else least_shed
     owners = owner_of(case, zones)
-    search = _Search(case, zones, agreed, plan, balancing_price, equivalent, owners, least)
+    search = _RedispatchSearch(
+        case, zones, agreed, plan, balancing_price, equivalent, owners, least
+    )
     first = search.first(agreed)
     best = _replanned(search, [replace(b, violation_price=1.0) for b in agreed], first)
     restarts = [[replace(b, firmness=k * b.firmness) for b in agreed] for k in FIRMNESS_FACTORS]
