@@ -412,6 +412,8 @@ class RunResult(FinishedRun):
         Reason of an end before the last round.
     reference : Reference or None
         Baselines of the run, where requested.
+    interrupted : int
+        Largest number of releases of a zone in interrupted attempts; the certificates include them.
     """
 
     plot = LazyAttribute("gridpriv.report.plots", "RunPlots")
