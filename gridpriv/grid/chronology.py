@@ -115,7 +115,7 @@ class Chronology:
         Largest reserve of generators, up and down, and its price in $/MWh.
     reserve_required : (2, T)
         Reserve of all zones together, up and down.
-    switches : tuple of Switch
+    switches : tuple of CommittableGenerator
         Generators that a commitment may switch off.
     before : (g,), optional
         Output before the first step, for its ramps; without it the first step has none.

@@ -84,7 +84,7 @@ def learn(
         parameters are the public start (:mod:`gridpriv.learning.modules`).
     charge : Charging, optional
         Called with a client's name and its new releases before they are drawn (a ledger).
-    shared : Shared
+    shared : BudgetShare
         The runs that this one shares its budget with.
     checkpoints : CheckpointWriter, optional
         Stores the state of the run (:mod:`gridpriv.learning.stored`).
@@ -410,7 +410,7 @@ class TuningResult:
         Of the run.
     dataset : Dataset
         Training data of the run.
-    shared : Shared
+    shared : BudgetShare
         Number of runs that share its budget, and the charges of the others.
     choice : str
         The choice in words.

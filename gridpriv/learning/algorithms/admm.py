@@ -72,9 +72,8 @@ def minimise_locally(task: Task, linear: Array, rho: float, start: Array) -> Arr
     """
     clients = task.clients
     # unbounded gradients, as of squares, may be too large for an error of 1e-6 in float32
-    able = task.regularizer.kind != "l1" or math.isfinite(clients.loss.bound_2)
-    able = able and task.settings.clip is None and clients.loss.slopes is not None
-    if able:
+    precise_in_float32 = task.regularizer.kind != "l1" or math.isfinite(clients.loss.bound_2)
+    if precise_in_float32 and task.settings.clip is None and clients.loss.slopes is not None:
         return _newton(task, clients, linear, rho + task.regularizer.modulus, start)
     return _nesterov(task, linear, rho, start)
 
@@ -98,7 +97,7 @@ def _newton(task: Task, clients: Clients, linear: Array, rho: float, start: Arra
     xp, basis = namespace(start), precise(clients.leading[0])
     identity = like(np.eye(basis.shape[-1]), start)
     bound = clients.loss.smoothness(task.norm) + rho
-    v, answer, best, best_slope = start, start, start, start
+    v, minimizer, best, best_slope = start, start, start, start
     shortest = xp.full_like(start[:, :1, :1], math.inf)
     unsolved = shortest > 0
     last = shortest
@@ -114,10 +113,10 @@ def _newton(task: Task, clients: Clients, linear: Array, rho: float, start: Arra
         signs = xp.where(v != 0, xp.sign(v), xp.sign(-regularizer.prox(slope, 1.0)))
         least = xp.where(signs != 0, slope + regularizer.strength * signs, 0.0)
         length = xp.sqrt(xp.sum(least**2, axis=(1, 2)))[:, None, None]
-        answer = xp.where(unsolved, v, answer)
+        minimizer = xp.where(unsolved, v, minimizer)
         unsolved = unsolved & (length > TOLERANCE)
         if not bool(xp.any(unsolved)):
-            return answer
+            return minimizer
         outdated = (length * task.norm > REUSE * rho) | (length > 0.3 * last)
         last = length
         grew = length > shortest
@@ -151,7 +150,7 @@ def _nesterov(task: Task, linear: Array, rho: float, start: Array) -> Array:
     lipschitz = clients.loss.smoothness(task.norm) + rho
     root = math.sqrt(rho / lipschitz)
     momentum = (1.0 - root) / (1.0 + root)
-    v, ahead, answer = start, start, start
+    v, ahead, minimizer = start, start, start
     unsolved = xp.ones_like(start[:, :1, :1]) > 0
     for _ in range(MOST_STEPS):
         slope = clients.gradients(ahead, task.settings.clip) + linear + rho * ahead
@@ -159,10 +158,10 @@ def _nesterov(task: Task, linear: Array, rho: float, start: Array) -> Array:
         mapping = lipschitz * xp.sqrt(xp.sum((prox - ahead) ** 2, axis=(1, 2)))[:, None, None]
         ahead = prox + momentum * (prox - v)
         v = prox
-        answer = xp.where(unsolved, v, answer)
+        minimizer = xp.where(unsolved, v, minimizer)
         unsolved = unsolved & (mapping > TOLERANCE)
         if not bool(xp.any(unsolved)):
-            return answer
+            return minimizer
     raise _unsolved()
 
 

@@ -98,7 +98,7 @@ class Task:
         Every release is charged to it before it is drawn.
     charge : Charging or None
         Further receiver of a client's release before it is drawn (a ledger); refusing raises.
-    shared : Shared
+    shared : BudgetShare
         The runs that this one shares its budget with.
     checkpoint : Checkpoint
         Finished rounds before an interruption.
@@ -258,7 +258,7 @@ class Task:
         Parameters
         ----------
         values : (A, J, K)
-        plan : Drawing
+        plan : RoundReleases
             Of A releases; without any the values leave as they are.
         """
         if not plan.releases:
