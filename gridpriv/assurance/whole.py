@@ -427,10 +427,7 @@ def series_findings(prepared: Prepared) -> list[Finding]:
     if not base.released_once or prepared.settings.noise_budget == "nothing":
         return []
     generator, tape = np.random.default_rng(prepared.seed), Tape()
-    findings = [
-        equality_finding("public state", f"series, {name}", _chosen(base), _chosen(twin))
-        for name, twin in twins.items()
-    ]
+    findings = _public_choices("series", base, twins)
     for zone, disclosure in zip(base.owned.zones, base.disclosures, strict=True):
         findings.append(_values(base, zone, disclosure, generator))
     here = _last_step(base, tape)
@@ -442,13 +439,17 @@ def series_findings(prepared: Prepared) -> list[Finding]:
     ]
 
 
-def _chosen(horizon: Horizon) -> dict[str, Any]:
-    """Return the public choices before the release."""
-    return {
-        "multiplier": horizon.multiplier,
-        "statistics": horizon.disclosures,
-        "releases": horizon.planned,
-    }
+def _public_choices(lane: str, base: Horizon, twins: Mapping[str, Horizon]) -> list[Finding]:
+    """Compare the public choices before a release with those on other demand."""
+
+    def chosen(horizon: Horizon) -> dict[str, Any]:
+        names = ("multiplier", "disclosures", "planned", "block")
+        return {name: getattr(horizon, name, None) for name in names}
+
+    return [
+        equality_finding("public state", f"{lane}, {name}", chosen(base), chosen(twin))
+        for name, twin in twins.items()
+    ]
 
 
 def _values(
@@ -515,15 +516,7 @@ def stream_findings(prepared: Prepared) -> list[Finding]:
         return []
     charged: dict[str, Counter[Release]] = {}
     base.draw(lambda owner, releases: charged.setdefault(owner, Counter()).update(releases))
-    findings = [
-        equality_finding(
-            "public state",
-            f"stream, {name}",
-            (base.block, base.multiplier, base.planned),
-            (twin.block, twin.multiplier, twin.planned),
-        )
-        for name, twin in twins.items()
-    ]
+    findings = _public_choices("stream", base, twins)
     for place, zone in enumerate(base.owned.zones):
         findings += _stream_of_zone(base, list(twins.values()), place, zone)
     label = "charges that were not planned"
