@@ -402,13 +402,13 @@ def _on_demands(
     case, steps = prepared.case, tuple(map(str, range(len(curve))))
     settings = replace(prepared.settings, **OWN_CASE, seed=prepared.seed)
 
-    def of(demand: Floats) -> AnyHorizon:
+    def on_demand(demand: Floats) -> AnyHorizon:
         series = DemandSeries(case, steps, curve * demand[0], curve * demand[1], "audit")
         return make(series, settings)
 
     demand = np.stack([case.pd, case.qd])
     variants = {"no demand": 0.0 * demand, "exchanged": np.roll(demand, 1, axis=1)}
-    return of(demand), {name: of(other) for name, other in variants.items()}
+    return on_demand(demand), {name: on_demand(other) for name, other in variants.items()}
 
 
 def series_findings(prepared: Prepared) -> list[Finding]:

@@ -262,9 +262,11 @@ def _worded(study: Study, table: pd.DataFrame) -> pd.DataFrame:
     if len(certificates) and "ratio" in certificates:
         worst = certificates.assign(multiplier=certificates.scale / certificates.sensitivity)
         runs = study.done[["run", *COMBINATION]].merge(worst, on="run")
-        of = runs.groupby(COMBINATION, dropna=False, as_index=False)
-        of = of.agg(sensitivity_ratio=("ratio", "max"), noise_multiplier=("multiplier", "min"))
-        table = table.merge(of, on=COMBINATION, how="left")
+        extremes = runs.groupby(COMBINATION, dropna=False, as_index=False)
+        extremes = extremes.agg(
+            sensitivity_ratio=("ratio", "max"), noise_multiplier=("multiplier", "min")
+        )
+        table = table.merge(extremes, on=COMBINATION, how="left")
     return table
 
 

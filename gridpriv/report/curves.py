@@ -199,7 +199,7 @@ FEW = 12
 """Largest number of points with markers."""
 
 
-def vertical_limits(of: Chart) -> tuple[float, float]:
+def vertical_limits(chart: Chart) -> tuple[float, float]:
     """Return the ends of the vertical axis: of the means, and of intervals near them.
 
     An interval stretches the axis by no more than the means' own range (a quarter of the largest,
@@ -207,33 +207,33 @@ def vertical_limits(of: Chart) -> tuple[float, float]:
     the curves. Where all curves are flat, intervals are shown completely. Levels more than a decade
     below all curves are drawn on the lower edge of a log axis.
     """
-    log = of.log
+    log = chart.log
 
     def scaled(values: Sequence[float] | Floats) -> Floats:
         given = np.array(values, dtype=float)
         given = given[np.isfinite(given) & ((given > 0) | (not log))]
         return np.asarray(np.log10(given) if log else given)
 
-    means = scaled(np.maximum(of.means(), of.floor) if log else of.means())
+    means = scaled(np.maximum(chart.means(), chart.floor) if log else chart.means())
     if not len(means):
         return (0.1, 1.0) if log else (0.0, 1.0)
     least, most = float(means.min()), float(means.max())
-    if log and len(curves := scaled(of.means(flat=False))):
+    if log and len(curves := scaled(chart.means(flat=False))):
         least = max(least, float(curves.min()) - 1.0)
-        if of.floor:
-            least = max(least, math.log10(of.floor))
+        if chart.floor:
+            least = max(least, math.log10(chart.floor))
         most = max(most, least)
     size, span = max(abs(least), abs(most)), most - least
     if span <= (math.log10(1 + LEVEL) if log else LEVEL * size):
         reach = 1.0 if log else math.inf
     else:
         reach = min(max(span, 0.1), 1.0) if log else max(span, 0.25 * size)
-    lows = scaled([v for s in of.series for v in s.low])
-    highs = scaled([v for s in of.series for v in s.high])
+    lows = scaled([v for s in chart.series for v in s.low])
+    highs = scaled([v for s in chart.series for v in s.high])
     low = min(max(min(lows, default=least), least - reach), least)
     high = max(min(max(highs, default=most), most + reach), most)
-    if log and of.floor:
-        low = max(low, math.log10(of.floor))
+    if log and chart.floor:
+        low = max(low, math.log10(chart.floor))
     if not log and 0.0 <= least < 0.5 * most:
         low = 0.0
     if not log and high - low < LEVEL * size:
@@ -244,24 +244,24 @@ def vertical_limits(of: Chart) -> tuple[float, float]:
     return (max(low - margin, 0.0) if low >= 0.0 else low - margin), high + margin
 
 
-def _set_places(axes: Axes, of: Chart) -> None:
+def _set_places(axes: Axes, chart: Chart) -> None:
     """Set scale and ticks of the horizontal axis."""
-    if of.x_log:
+    if chart.x_log:
         axes.set_xscale("log")
-        across = [v for s in of.series for v in s.x if v > 0] or [1.0]
+        across = [v for s in chart.series for v in s.x if v > 0] or [1.0]
         axes.set_xlim(min(across) / 1.35, max(across) * 1.35)
         _log_ticks(axes, "x")
         places = sorted({float(f"{v:.2g}") for v in across})  # names of nearer ones overlap
         if len(places) <= FEW_PLACES:
             axes.set_xticks(places)
     else:
-        whole = all(float(v).is_integer() for s in of.series for v in s.x)
+        whole = all(float(v).is_integer() for s in chart.series for v in s.x)
         axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10], integer=whole))
-    if of.x_names:
-        short = max(map(len, of.x_names)) <= SHORT
-        every = math.ceil(len(of.x_names) / (MOST_SHORT if short else MOST_NAMES))
-        shown = range(1, len(of.x_names) + 1, every)
-        axes.set_xticks(list(shown), [of.x_names[k - 1] for k in shown])
+    if chart.x_names:
+        short = max(map(len, chart.x_names)) <= SHORT
+        every = math.ceil(len(chart.x_names) / (MOST_SHORT if short else MOST_NAMES))
+        shown = range(1, len(chart.x_names) + 1, every)
+        axes.set_xticks(list(shown), [chart.x_names[k - 1] for k in shown])
 
 
 def _log_ticks(ax: Axes, which: str, low: float = 1.0, high: float = 10.0) -> None:

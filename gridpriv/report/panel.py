@@ -151,12 +151,12 @@ def share_of(difference: float, base: float, baseline: str = "") -> str:
     return f"{sign}{printed} $/h{f' ({percent}{baseline})' if percent else ''}"
 
 
-def _total(epsilon: float, pure: float | None, delta: float, of: str = "") -> Fact:
+def _total(epsilon: float, pure: float | None, delta: float, scope: str = "") -> Fact:
     """Return a certified total: pure, if that is as small as the total at a delta."""
     shown = epsilon_text(epsilon)
     is_pure = pure is not None and epsilon_text(pure) == shown
     kind = "pure" if is_pure else f"at delta = {delta:g}"
-    return Fact("Certified total", f"epsilon {shown}", f"{kind}{of}")
+    return Fact("Certified total", f"epsilon {shown}", f"{kind}{scope}")
 
 
 def _certificate(privacy: Json, settings: Json) -> Iterator[Fact]:
@@ -415,22 +415,22 @@ def _kind(rows: pd.DataFrame) -> str:
     return f"at delta = {noisy.target_delta.iloc[0]:g}{some}"
 
 
-def panel_messages(of: Panel) -> Iterator[Message]:
+def panel_messages(panel: Panel) -> Iterator[Message]:
     """Yield the messages needed to interpret the values of the panel."""
-    if of.metric is None:
+    if panel.metric is None:
         return
-    yield from _ranking_messages(of, of.metric)
-    yield from _budget_messages(of)
-    yield from _feasibility_messages(of)
-    yield from _baseline_messages(of, of.metric)
-    if len(late := of.late):
+    yield from _ranking_messages(panel, panel.metric)
+    yield from _budget_messages(panel)
+    yield from _feasibility_messages(panel)
+    yield from _baseline_messages(panel, panel.metric)
+    if len(late := panel.late):
         worst = late.loc[late.consensus_residual.idxmax()]
-        same_noise = of.runs[of.runs.budget.isin(NO_BUDGET) == (of.budget in NO_BUDGET)]
-        yield of.message(
+        same_noise = panel.runs[panel.runs.budget.isin(NO_BUDGET) == (panel.budget in NO_BUDGET)]
+        yield panel.message(
             "not-converged",
             late=late.series.nunique(),
             methods=same_noise.series.nunique(),
-            kind="noise-free" if of.budget in NO_BUDGET else "noisy",
+            kind="noise-free" if panel.budget in NO_BUDGET else "noisy",
             residual=number_text(worst.consensus_residual),
             tolerance=f"{CONVERGED_RESIDUAL:g}",
             worst=quoted(worst.series),
@@ -438,16 +438,16 @@ def panel_messages(of: Panel) -> Iterator[Message]:
         )
 
 
-def _ranking_messages(of: Panel, metric: source.Metric) -> Iterator[Message]:
-    ranked = of.ranked
+def _ranking_messages(panel: Panel, metric: source.Metric) -> Iterator[Message]:
+    ranked = panel.ranked
     if len(ranked) < 2:
         return
-    ranking, ranked_by = of.ranking, partial(of.message, figure=metric.noun, at=at(of))
+    ranking, ranked_by = panel.ranking, partial(panel.message, figure=metric.noun, at=at(panel))
     first = ranked.iloc[0]
-    if of.budget not in NO_BUDGET and ranking.seeds < 2:
+    if panel.budget not in NO_BUDGET and ranking.seeds < 2:
         yield ranked_by("one-seed")
     elif ranking.decided:
-        code = "lowest-noise-free" if of.budget in NO_BUDGET else "lowest"
+        code = "lowest-noise-free" if panel.budget in NO_BUDGET else "lowest"
         value = metric.text(first[metric.key])
         yield ranked_by(code, method=quoted(first.series), value=value)
     else:
@@ -455,38 +455,38 @@ def _ranking_messages(of: Panel, metric: source.Metric) -> Iterator[Message]:
         yield ranked_by("not-distinguishable", method=quoted(lowest), others=named(indistinct))
 
 
-def _budget_messages(of: Panel) -> Iterator[Message]:
+def _budget_messages(panel: Panel) -> Iterator[Message]:
     """Yield the methods that certify less than the budget of the comparison."""
-    if not of.budget.startswith("total:"):
+    if not panel.budget.startswith("total:"):
         return
-    budget = nominal_epsilon(of.budget)
-    charges = of.study.tables.get("charges", pd.DataFrame({"run": [], "kind": []}))
-    trees = of.runs.run.isin(charges[charges.kind == "split-laplace"].run)
+    budget = nominal_epsilon(panel.budget)
+    charges = panel.study.tables.get("charges", pd.DataFrame({"run": [], "kind": []}))
+    trees = panel.runs.run.isin(charges[charges.kind == "split-laplace"].run)
     causes: dict[str, list[str]] = {}
-    for row in of.compared[of.compared.total_epsilon < 0.98 * budget].itertuples():
+    for row in panel.compared[panel.compared.total_epsilon < 0.98 * budget].itertuples():
         cause = "budget-unused"
-        if not parse_budget(of.budget).delta:
+        if not parse_budget(panel.budget).delta:
             cause = "budget-unused-pure"
-        elif trees[(of.runs.series == row.series) & (of.runs.budget == of.budget)].any():
+        elif trees[(panel.runs.series == row.series) & (panel.runs.budget == panel.budget)].any():
             cause = "budget-unused-tree"
         share = f"{quoted(row.series)} ({epsilon_text(row.total_epsilon)} of {budget:g})"
         causes.setdefault(cause, []).append(share)
     for cause, shares in causes.items():
-        yield of.message(cause, shares=", ".join(shares))
+        yield panel.message(cause, shares=", ".join(shares))
 
 
-def _feasibility_messages(of: Panel) -> Iterator[Message]:
-    rows = of.compared
+def _feasibility_messages(panel: Panel) -> Iterator[Message]:
+    rows = panel.compared
     failed = rows[rows.failed > 0]
     none, some = rows[rows.ac_feasible == 0.0], rows[rows.ac_feasible.between(0.0, 1.0, "neither")]
     if len(failed):
         shares = _listed(failed, lambda r: f": {r.failed} of {r.failed + r.seeds}")
-        yield of.message("partly-failed", at=at(of), shares=shares)
+        yield panel.message("partly-failed", at=at(panel), shares=shares)
     if len(none):
-        yield of.message("infeasible-methods", methods=named(none.series))
+        yield panel.message("infeasible-methods", methods=named(none.series))
     if len(some):
         shares = _listed(some, lambda r: f": {round((1.0 - r.ac_feasible) * r.seeds)} of {r.seeds}")
-        yield of.message("partly-infeasible", shares=shares)
+        yield panel.message("partly-infeasible", shares=shares)
 
 
 def _listed(rows: pd.DataFrame, text: Callable[[Any], str]) -> str:
@@ -494,46 +494,48 @@ def _listed(rows: pd.DataFrame, text: Callable[[Any], str]) -> str:
     return ", ".join(f"{quoted(row.series)}{text(row)}" for row in rows.itertuples())
 
 
-def _baseline_messages(of: Panel, metric: source.Metric) -> Iterator[Message]:
-    if of.budget in NO_BUDGET:
+def _baseline_messages(panel: Panel, metric: source.Metric) -> Iterator[Message]:
+    if panel.budget in NO_BUDGET:
         return
-    plain = of.rows[of.rows.budget == NO_NOISE]
+    plain = panel.rows[panel.rows.budget == NO_NOISE]
     if len(plain) and (plain.ac_feasible == 0.0).all():
-        yield of.message("noise-free-infeasible")
-    base = of.row_of(NO_NOISE)
+        yield panel.message("noise-free-infeasible")
+    base = panel.row_of(NO_NOISE)
     if base is not None and base.consensus_residual > CONVERGED_RESIDUAL:
         residual = number_text(base.consensus_residual)
-        yield of.message("noise-free-not-converged", method=quoted(base.series), residual=residual)
-    yield from _noise_free_costs(of, base)
-    prior = of.rows[of.rows.budget == NOTHING]
+        yield panel.message(
+            "noise-free-not-converged", method=quoted(base.series), residual=residual
+        )
+    yield from _noise_free_costs(panel, base)
+    prior = panel.rows[panel.rows.budget == NOTHING]
     if len(prior) and (prior.ac_feasible == 0.0).all():
-        yield of.message("prior-only-infeasible")
-    elif (least := of.row_of(NOTHING)) is not None and len(of.ranked):
-        lowest = of.ranked[metric.key].min()
+        yield panel.message("prior-only-infeasible")
+    elif (least := panel.row_of(NOTHING)) is not None and len(panel.ranked):
+        lowest = panel.ranked[metric.key].min()
         if lowest > least[metric.key] + metric.least:
-            yield of.message("prior-only-cheaper")
+            yield panel.message("prior-only-cheaper")
 
 
-def _noise_free_costs(of: Panel, base: pd.Series | None) -> Iterator[Message]:
+def _noise_free_costs(panel: Panel, base: pd.Series | None) -> Iterator[Message]:
     """Yield the cost of other noise-free methods above the cheapest, the baseline."""
-    expensive = of.rows[(of.rows.budget == NO_NOISE) & (of.rows.method_cost > CHEAPER)]
+    expensive = panel.rows[(panel.rows.budget == NO_NOISE) & (panel.rows.method_cost > CHEAPER)]
     if base is None or expensive.empty:
         return
     expensive = expensive.sort_values("method_cost", ascending=False)[:MOST_NAMED]
     costs = _listed(expensive, lambda row: f" costs {amount(row.method_cost, '$/h')} $/h")
-    yield of.message("noise-free-costs", costs=costs, base=base.series)
+    yield panel.message("noise-free-costs", costs=costs, base=base.series)
 
 
-def next_steps(of: Panel) -> Iterator[Message]:
+def next_steps(panel: Panel) -> Iterator[Message]:
     """Yield the next steps."""
-    codes = {m.code for m in panel_messages(of)}
+    codes = {m.code for m in panel_messages(panel)}
     if not codes:
         return
-    if codes & {"not-distinguishable", "one-seed"} and of.budget not in NO_BUDGET:
-        yield message("next-seeds", {"seeds": max(2 * int(of.compared.seeds.max()), 5)})
-    late = of.late
+    if codes & {"not-distinguishable", "one-seed"} and panel.budget not in NO_BUDGET:
+        yield message("next-seeds", {"seeds": max(2 * int(panel.compared.seeds.max()), 5)})
+    late = panel.late
     fresh = ~late.budget.isin(NO_BUDGET) & (late.get("noise_schedule") != "once")
-    once = ~of.rows.budget.isin(NO_BUDGET) & (of.rows.get("noise_schedule") == "once")
+    once = ~panel.rows.budget.isin(NO_BUDGET) & (panel.rows.get("noise_schedule") == "once")
     conditions = {
         "next-once": fresh.any() and not once.any(),
         "next-rounds": not fresh.all() or "noise-free-not-converged" in codes,

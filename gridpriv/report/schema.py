@@ -54,9 +54,9 @@ def marked(column: Column) -> Column:
 def with_interval(mean: Column) -> tuple[Column, ...]:
     """Return a mean and the ends of its 95 % interval."""
     ends = (("low", "lower", "lower end, 95 %"), ("high", "upper", "upper end, 95 %"))
-    of = f"end of the 95 % interval (Student's t) of the mean {mean.title.lower()}"
+    meaning = f"end of the 95 % interval (Student's t) of the mean {mean.title.lower()}"
     return mean, *(
-        replace(mean, name=f"{mean.name}_{end}", title=title, meaning=f"{which} {of}")
+        replace(mean, name=f"{mean.name}_{end}", title=title, meaning=f"{which} {meaning}")
         for end, which, title in ends
     )
 

@@ -50,9 +50,9 @@ class Section:
 
 def sections(study: Study, table: pd.DataFrame, tables: Iterable[Table]) -> Iterator[Section]:
     """Return the sections of a study's page, in order; the first has the page's one chart."""
-    of = Subject(study, table, {t.name: t for t in tables})
+    subject = Subject(study, table, {t.name: t for t in tables})
     made = result, cost, claims, convergence, places, privacy, planned, audited, failed, provenance
-    return (section for make in made if (section := make(of)) is not None)
+    return (section for make in made if (section := make(subject)) is not None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,38 +86,38 @@ class Subject:
         return buses, branches
 
 
-def result(of: Subject) -> Section | None:
+def result(subject: Subject) -> Section | None:
     """Return the figures of a run, of a series by step, or the cost of every method."""
-    if means_over(of.study) == "steps":
-        charts = (("", tuple(step_charts(of.study, of.look))),)
+    if means_over(subject.study) == "steps":
+        charts = (("", tuple(step_charts(subject.study, subject.look))),)
         return Section(
             "Step by step",
             (message("steps", {}),),
-            figures=() if (units := generation_chart(of.study)) is None else (units,),
+            figures=() if (units := generation_chart(subject.study)) is None else (units,),
             charts=charts,
-            tables=of.tables_named("outcome", "steps", "storage", "reserves"),
-            look=of.look,
+            tables=subject.tables_named("outcome", "steps", "storage", "reserves"),
+            look=subject.look,
         )
-    if of.study.manifest.get("document") is not None:
-        maps, tables = _run_maps(of), of.tables_named("interchange", "shed")
-        shortfall = of.tables_named("interchange") and not of.study.public
+    if subject.study.manifest.get("document") is not None:
+        maps, tables = _run_maps(subject), subject.tables_named("interchange", "shed")
+        shortfall = subject.tables_named("interchange") and not subject.study.public
         caption = (message("shortfall", {}),) if shortfall else ()
         return Section("AC state", caption, maps, tables=tables) if maps or tables else None
-    split = tuple(_splits(of))
+    split = tuple(_splits(subject))
     if not split:
         return None
     notes = [message("cost-of-privacy", {}), message("costs-include", {})]
-    noisy = of.table[~of.table.budget.isin(NO_BUDGET)]
+    noisy = subject.table[~subject.table.budget.isin(NO_BUDGET)]
     if (noisy.cost_of_privacy < 0.0).any():
         notes.append(message("negative-cost", {}))
     return Section("Cost of privacy", tuple(notes), split)
 
 
-def _splits(of: Subject) -> Iterator[Bars]:
+def _splits(subject: Subject) -> Iterator[Bars]:
     """Yield the cost of privacy of every method at the compared budget, by panel."""
-    if of.table.empty:
+    if subject.table.empty:
         return
-    for panel, rows in of.table[of.table.seeds > 0].groupby("panel", sort=False):
+    for panel, rows in subject.table[subject.table.seeds > 0].groupby("panel", sort=False):
         budget = source.reference_budget(rows)
         if budget != NO_NOISE and rows.cost_of_privacy.notna().any():
             yield split_bars(
@@ -125,13 +125,13 @@ def _splits(of: Subject) -> Iterator[Bars]:
             )
 
 
-def _run_maps(of: Subject) -> tuple[GridMap, ...]:
+def _run_maps(subject: Subject) -> tuple[GridMap, ...]:
     """Return the map of loading and shedding of a run, and that of its voltages."""
-    study, flows = of.study, flows_of(of.study)
+    study, flows = subject.study, flows_of(subject.study)
     if flows is None or "res_bus" not in study.tables:
         return ()
     case = str(study.runs.iloc[0]["case"])
-    network, name = of.network(case, ""), case
+    network, name = subject.network(case, ""), case
     shed = study.tables["res_shed"].set_index("index")["p_mw"].to_dict()
     voltages = study.tables["res_bus"].set_index("index")["vm_pu"].to_dict()
     values = {int(bus): float(value) for bus, value in voltages.items()}
@@ -151,64 +151,70 @@ def _run_maps(of: Subject) -> tuple[GridMap, ...]:
     )
 
 
-def cost(of: Subject) -> Section | None:
+def cost(subject: Subject) -> Section | None:
     """Return the figures of every method against certified total epsilon, and their means."""
-    if means_over(of.study) == "steps" or "summary" not in of.tables:
+    if means_over(subject.study) == "steps" or "summary" not in subject.tables:
         return None
-    charts = tuple(cost_charts(of.table, of.look)) if len(of.table) else ()
+    charts = tuple(cost_charts(subject.table, subject.look)) if len(subject.table) else ()
     notes = [message("intervals", {})] if charts else []
-    if charts and of.table.seeds.max() == 2:
+    if charts and subject.table.seeds.max() == 2:
         notes.append(message("two-seeds", {}))
     return Section(
         "By certified total epsilon" if charts else "Means over seeds",
         tuple(notes),
         charts=(("", charts),) if charts else (),
-        tables=of.tables_named("summary"),
-        look=of.look,
+        tables=subject.tables_named("summary"),
+        look=subject.look,
     )
 
 
-def claims(of: Subject) -> Section | None:
+def claims(subject: Subject) -> Section | None:
     """Return the claims of a paper and their outcomes."""
-    tables, notes = of.tables_named("claims"), (message("claims-table", {}),)
+    tables, notes = subject.tables_named("claims"), (message("claims-table", {}),)
     return Section("Claims of the paper", notes, tables=tables) if tables else None
 
 
-def convergence(of: Subject) -> Section | None:
+def convergence(subject: Subject) -> Section | None:
     """Return charts by round; a series has none."""
-    groups = {} if means_over(of.study) == "steps" else round_charts(of.study, of.table, of.look)
+    groups = (
+        {}
+        if means_over(subject.study) == "steps"
+        else round_charts(subject.study, subject.table, subject.look)
+    )
     if not groups:
         return None
-    tables = of.tables_named("convex")
-    codes = {"by-round": len(of.study.runs) > 1, "convex-model": bool(tables)}
+    tables = subject.tables_named("convex")
+    codes = {"by-round": len(subject.study.runs) > 1, "convex-model": bool(tables)}
     notes = tuple(message(code, {}) for code, holds in codes.items() if holds)
     charts = tuple((title, tuple(drawn)) for title, drawn in groups.items())
-    return Section("Convergence", notes, charts=charts, tables=tables, look=of.look, appendix=True)
+    return Section(
+        "Convergence", notes, charts=charts, tables=tables, look=subject.look, appendix=True
+    )
 
 
-def places(of: Subject) -> Section | None:
+def places(subject: Subject) -> Section | None:
     """Return maps of zones and of load shedding."""
-    if of.table.empty or of.network(*of.table.iloc[0][["case", "zoning"]])[0].empty:
+    if subject.table.empty or subject.network(*subject.table.iloc[0][["case", "zoning"]])[0].empty:
         return None
-    runs = source.named_runs(of.study)
+    runs = source.named_runs(subject.study)
     maps: list[Plot] = []
     notes = [message("maps", {})]
-    if not of.study.public:
-        over = f" (mean over {means_over(of.study)})" if len(of.study.runs) > 1 else ""
+    if not subject.study.public:
+        over = f" (mean over {means_over(subject.study)})" if len(subject.study.runs) > 1 else ""
         notes.append(message("maps-shed", {"over": over}))
-    for panel, rows in of.table.groupby("panel", sort=False):
+    for panel, rows in subject.table.groupby("panel", sort=False):
         here, at = runs[runs.panel == panel], rows.iloc[0]
-        notes += _limits(of.study, str(panel), here)
-        buses, branches = of.network(at["case"], at["zoning"])
+        notes += _limits(subject.study, str(panel), here)
+        buses, branches = subject.network(at["case"], at["zoning"])
         maps.append(GridMap(f"{panel}: zones", buses, branches, width=_width(buses)))
-        if of.study.manifest.get("document") is None:
-            maps += _shed_maps(of.study, rows, here, (buses, branches))
-    grids = of.study.manifest.get("cases") or []
+        if subject.study.manifest.get("document") is None:
+            maps += _shed_maps(subject.study, rows, here, (buses, branches))
+    grids = subject.study.manifest.get("cases") or []
     if bare := dict.fromkeys(
         source.short(g["case"]) for g in grids if g.get("rated_branches") == 0
     ):
         notes.append(message("no-ratings", {"cases": ", ".join(bare)}))
-    return Section("Network", tuple(notes), tuple(maps), tables=of.tables_named("zones"))
+    return Section("Network", tuple(notes), tuple(maps), tables=subject.tables_named("zones"))
 
 
 def _limits(study: Study, panel: str, runs: pd.DataFrame) -> list[Message]:
@@ -269,21 +275,21 @@ def _width(buses: pd.DataFrame) -> float:
     return MAP if len(buses) <= MANY else LARGE_MAP
 
 
-def privacy(of: Subject) -> Section | None:
+def privacy(subject: Subject) -> Section | None:
     """Return nominal and certified epsilons and the source of the sensitivities."""
-    if "privacy" not in of.tables:
+    if "privacy" not in subject.tables:
         return None
-    noisy = of.table[~of.table.budget.isin(NO_BUDGET)]
-    certificates = of.study.tables["certificates"]
+    noisy = subject.table[~subject.table.budget.isin(NO_BUDGET)]
+    certificates = subject.study.tables["certificates"]
     notes = [message("certificates", {}), message("sensitivity-ratio", {})]
-    if means_over(of.study) == "steps":
+    if means_over(subject.study) == "steps":
         notes.append(message("certificates-of-steps", {}))
     if noisy.mechanism.eq("gaussian").any():
         deltas = noisy[noisy.mechanism == "gaussian"].release_delta.dropna().unique()
         notes.append(message("gaussian-delta", {"deltas": ", ".join(f"{d:g}" for d in deltas)}))
     if len(certificates) and "bound_source" in certificates:
-        notes += _bounds(of.study, certificates)
-    return Section("Privacy", tuple(notes), tables=of.tables_named("privacy"))
+        notes += _bounds(subject.study, certificates)
+    return Section("Privacy", tuple(notes), tables=subject.tables_named("privacy"))
 
 
 def _bounds(study: Study, certificates: pd.DataFrame) -> Iterator[Message]:
@@ -302,31 +308,31 @@ def _bounds(study: Study, certificates: pd.DataFrame) -> Iterator[Message]:
         ]
         methods.setdefault("; ".join(sources), []).append(str(method))
     for bound, names in methods.items():
-        of = f" of {' and '.join(names)}" if len(methods) > 1 else ""
-        yield message("bound-source", {"of": of, "source": bound})
+        scope = f" of {' and '.join(names)}" if len(methods) > 1 else ""
+        yield message("bound-source", {"of": scope, "source": bound})
 
 
-def planned(of: Subject) -> Section | None:
+def planned(subject: Subject) -> Section | None:
     """Return the expectations of a plan, and the values of the run."""
-    if "plan" not in of.tables:
+    if "plan" not in subject.tables:
         return None
-    document, notes = of.study.manifest.get("document"), [message("plan", {})]
+    document, notes = subject.study.manifest.get("document"), [message("plan", {})]
     if document is not None:
-        digest = map_digest(of.study.manifest["cases"][0]["map"])
-        notes += measured(of.study.tables["plan"], document, digest)
-    return Section("Plan", tuple(notes), tables=of.tables_named("plan"))
+        digest = map_digest(subject.study.manifest["cases"][0]["map"])
+        notes += measured(subject.study.tables["plan"], document, digest)
+    return Section("Plan", tuple(notes), tables=subject.tables_named("plan"))
 
 
-def audited(of: Subject) -> Section | None:
+def audited(subject: Subject) -> Section | None:
     """Return the results of an audit or an attack."""
-    tables = of.tables_named("audit", "attack")
+    tables = subject.tables_named("audit", "attack")
     notes = tuple(message(table.name, {}) for table in tables)
     return Section("Audit and attack", notes, tables=tables) if tables else None
 
 
-def failed(of: Subject) -> Section | None:
+def failed(subject: Subject) -> Section | None:
     """Return the missing runs and the reasons."""
-    study, notes = of.study, []
+    study, notes = subject.study, []
     missing = int(study.manifest.get("planned", len(study.runs))) - len(study.runs)
     if noted(study).empty and missing <= 0:
         return None
@@ -335,14 +341,14 @@ def failed(of: Subject) -> Section | None:
     if missing > 0:
         notes.append(message("interrupted", {"missing": missing}))
     title = "Failed runs and notes" if notes else "Runs that did not converge"
-    return Section(title, tuple(notes), tables=of.tables_named("not_converged"))
+    return Section(title, tuple(notes), tables=subject.tables_named("not_converged"))
 
 
-def provenance(of: Subject) -> Section:
+def provenance(subject: Subject) -> Section:
     """Return settings and versions, and the command that repeats the study."""
-    run = of.study.manifest.get("document") is not None
-    tables = of.tables_named(*(("outcome",) if run else ()), "provenance", "cases", "settings")
-    return Section("Settings and versions", _repeat(of.study), tables=tables, appendix=True)
+    run = subject.study.manifest.get("document") is not None
+    tables = subject.tables_named(*(("outcome",) if run else ()), "provenance", "cases", "settings")
+    return Section("Settings and versions", _repeat(subject.study), tables=tables, appendix=True)
 
 
 def _repeat(study: Study) -> tuple[Message, ...]:
