@@ -116,13 +116,15 @@ def _identified(
 ) -> dict[int, inversion.Identified]:
     """Return the identifiability of demand in each zone's noise-free messages."""
     network, base = record_run(noise_free), noise_free.case.base_mva
-    entries = {}
+    identified = {}
     for zone in zones:
         model = forward_model(noise_free, zone, network.recorded[zone])
         demand = noise_free.zones[zone].demand
         limit = tolerance(base * demand[: len(demand) // 2]) / base
-        entries[zone] = inversion.identify(model, zone_prior(noise_free, plan, zone), demand, limit)
-    return entries
+        identified[zone] = inversion.identify(
+            model, zone_prior(noise_free, plan, zone), demand, limit
+        )
+    return identified
 
 
 def with_total(prepared: Prepared, epsilon: float) -> Prepared:

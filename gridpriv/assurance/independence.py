@@ -171,7 +171,7 @@ def noise_checks(prepared: Prepared, confidence: float) -> list[Finding]:
 
 def repeated_releases(prepared: Prepared) -> list[Sample]:
     """Return every zone's noise over :data:`REPEATS` releases of its demand."""
-    matches = []
+    samples = []
     for zone, problem in enumerate(prepared.problems):
         tape, demand = Tape(), problem.program.zone.demand
         rules = on_tape(prepared, tape).rules
@@ -180,8 +180,8 @@ def repeated_releases(prepared: Prepared) -> list[Sample]:
             data = DEMANDS[row % len(DEMANDS)] * demand
             agent.twin(data, NoiseStreams(prepared.seed + row)).disclose()
         if tape.drawn and tape.drawn[0].value.size:
-            matches.append(_sample(prepared, problem.name, tape.drawn))
-    return matches
+            samples.append(_sample(prepared, problem.name, tape.drawn))
+    return samples
 
 
 def _sample(prepared: Prepared, zone: str, draws: Sequence[Draw]) -> Sample:
@@ -206,7 +206,7 @@ def _round_noise(prepared: Prepared, seed: int) -> dict[str, list[Draw]]:
 
 def _laws(samples: Sequence[Sample], risk: float) -> list[Finding]:
     """Test the distribution of norms, directions and signs; return the worst of each zone."""
-    matches = []
+    findings = []
     for sample in samples:
         tests = []
         own = getattr(sample.mechanism, "cdf", None)
@@ -221,8 +221,8 @@ def _laws(samples: Sequence[Sample], risk: float) -> list[Finding]:
             tests.append(stats.binomtest(int((sample.noise > 0.0).sum()), sample.noise.size))
         chance = min(float(test.pvalue) for test in tests)
         minus_log_p, allowed = -math.log10(max(chance, 1e-300)), -math.log10(risk / len(samples))
-        matches.append(Finding("distribution", sample.zone, "-", minus_log_p, allowed))
-    return matches
+        findings.append(Finding("distribution", sample.zone, "-", minus_log_p, allowed))
+    return findings
 
 
 def mechanism_laws(multiplier: float, confidence: float) -> list[Finding]:
@@ -234,16 +234,18 @@ def mechanism_laws(multiplier: float, confidence: float) -> list[Finding]:
     confidence : float
         Probability with which correct mechanisms pass all tests.
     """
-    matches: list[Finding] = []
+    findings: list[Finding] = []
     for (kind, source), law_of in MECHANISMS.items():
         mechanism = make_mechanism(law_of, multiplier, 1.0) if _installed(kind, source) else None
         if mechanism is None or not has_distribution(kind, mechanism):
             continue
-        noise = mechanism.perturb(np.zeros(2 * DRAWS), partial(np.random.default_rng, len(matches)))
+        noise = mechanism.perturb(
+            np.zeros(2 * DRAWS), partial(np.random.default_rng, len(findings))
+        )
         sample = Sample("-", noise[None], mechanism)
         (finding,) = _laws([sample], (1.0 - confidence) / len(MECHANISMS))
-        matches.append(replace(finding, neighbour=f"{kind}, {source}"))
-    return matches
+        findings.append(replace(finding, neighbour=f"{kind}, {source}"))
+    return findings
 
 
 def _installed(kind: str, source: str) -> bool:

@@ -262,17 +262,17 @@ def _calls(pair: ReplayPair) -> Finding:
 
 def _values(pair: ReplayPair) -> Finding:
     """Return the private value with the largest ratio of distance to declared sensitivity."""
-    matches = [Finding("values", pair.zone, pair.neighbour, 0.0, 0.0)]
+    findings = [Finding("values", pair.zone, pair.neighbour, 0.0, 0.0)]
     for a, b in pair.draws():
         norm, declared = a.sensitivity.norm, a.sensitivity.value
         distance = length(a.value - b.value, norm)
         plain: Norm = "box" if norm == "pair" else 1 if norm == "number" else norm
         size = length(a.value, plain)
         allowed = declared + ROUNDING * size
-        matches.append(
-            replace(matches[0], measured=distance, allowed=allowed, ratio=distance / declared)
+        findings.append(
+            replace(findings[0], measured=distance, allowed=allowed, ratio=distance / declared)
         )
-    return max(matches[1:] or matches, key=lambda row: row.measured - row.allowed)
+    return max(findings[1:] or findings, key=lambda row: row.measured - row.allowed)
 
 
 def _messages(pair: ReplayPair) -> Finding:

@@ -148,16 +148,16 @@ def _candidates(here: Floats, there: Floats) -> dict[str, Statistic]:
     gap = here.mean(axis=0) - there.mean(axis=0)
     spread = (here.var(axis=0) + there.var(axis=0)) / 2.0
     significance = np.abs(gap) / np.sqrt(np.maximum(spread, TINY))
-    entries: dict[str, Statistic] = {}
+    statistics: dict[str, Statistic] = {}
     diagonal = gap / np.maximum(spread, TINY)
-    entries["linear, per coordinate"] = lambda x: x @ _unit(diagonal)
+    statistics["linear, per coordinate"] = lambda x: x @ _unit(diagonal)
     single = int(np.argmax(significance))
-    entries["one coordinate"] = lambda x: x[:, single]
+    statistics["one coordinate"] = lambda x: x[:, single]
     if here.shape[1] <= min(WHITENED, len(here) // 3):
         whitened = _whitened(here, there, gap)
-        entries["linear, whitened"] = lambda x: x @ _unit(whitened)
-    entries["Laplace, per coordinate"] = _laplace(here, there, significance)
-    return entries
+        statistics["linear, whitened"] = lambda x: x @ _unit(whitened)
+    statistics["Laplace, per coordinate"] = _laplace(here, there, significance)
+    return statistics
 
 
 def _unit(direction: Floats) -> Floats:

@@ -139,7 +139,7 @@ def whole_run(prepared: Prepared) -> list[Finding]:
 
 def _other_data(prepared: Prepared, base: RecordedRun) -> list[tuple[str, list[Floats]]]:
     demand = [problem.program.zone.demand for problem in prepared.problems]
-    matches = [
+    data_sets = [
         ("no demand", [np.zeros_like(d) for d in demand]),
         ("twice the demand", [2.0 * d for d in demand]),
     ]
@@ -150,8 +150,8 @@ def _other_data(prepared: Prepared, base: RecordedRun) -> list[tuple[str, list[F
             for problem, draw in zip(prepared.problems, base.draws, strict=False)
         ]
         if len(estimates) == len(demand):
-            matches.append(("the released demand", estimates))
-    return matches
+            data_sets.append(("the released demand", estimates))
+    return data_sets
 
 
 def _coordinator(base: RecordedRun, other: RecordedRun, name: str) -> Finding:

@@ -247,12 +247,12 @@ def _print_identifiability(result: AttackResult, of_zones: list[Json]) -> None:
     from gridpriv.assurance.inversion import VERDICTS
 
     zones = {name: name for name in ("zone", "unknowns", "rank", *VERDICTS)}
-    matches = [row | {"zone": str(row["zone"])} for row in of_zones]
+    zone_rows = [row | {"zone": str(row["zone"])} for row in of_zones]
     title = (
         "Identifiability in noise-free messages (unknowns and rank count p and q, the other "
         "columns buses)"
     )
-    output.print_records(title, zones, matches)
+    output.print_records(title, zones, zone_rows)
     table = result.by_distance()
     near = {
         "configuration": "run",

@@ -330,13 +330,13 @@ def _export(args: argparse.Namespace, key: Path | None) -> int:
 
 def _charges(book: Book) -> list[Json]:
     """Return every charge, oldest first; ``units`` is its number of units."""
-    matches = []
+    charges = []
     for row, entry in book.charged:
         units = sum(last - first + 1 for first, last in entry.units)
         for charge, count in entry.charges:
             cells = (row, entry.owner, entry.run, entry.at, units, *vars(charge).values(), count)
-            matches.append(dict(zip(COLUMNS, cells, strict=True)))
-    return matches
+            charges.append(dict(zip(COLUMNS, cells, strict=True)))
+    return charges
 
 
 def _verify(args: argparse.Namespace, key: Path | None) -> int:

@@ -204,13 +204,13 @@ def print_summary(table: pd.DataFrame) -> None:
         if not every:
             shares = zip(rows.ac_feasible, rows.seeds, strict=True)
             text["ok %"] = [_share(share) if seeds else "failed" for share, seeds in shares]
-        entries = {name: cells for name, cells in text.items() if any(c is not None for c in cells)}
+        filled = {name: cells for name, cells in text.items() if any(c is not None for c in cells)}
         title = f"{panel}: means after AC redispatch over {number}"
         feasible = (
             "all AC-feasible" if every else "costs: AC-feasible ones only (ok %: their share)"
         )
         output.print_table(
-            f"{title}; {feasible}", list(entries), list(zip(*entries.values(), strict=True))
+            f"{title}; {feasible}", list(filled), list(zip(*filled.values(), strict=True))
         )
     if len(deltas := table.target_delta.dropna().unique()):
         output.say(f"eps: total epsilon at delta = {' or '.join(f'{delta:g}' for delta in deltas)}")
@@ -249,31 +249,31 @@ def _plan(args: argparse.Namespace) -> StudyPlan:
 
 def values_of(name: str, setting: Setting, texts: Sequence[str]) -> list[Any]:
     """Return the values of a flag: each text is one value, or several by commas."""
-    matches: list[Any] = []
+    values: list[Any] = []
     for text in texts:
         try:
-            matches.append(setting.validated(name, setting.read(text)))
+            values.append(setting.validated(name, setting.read(text)))
         except InputError:  # a notation such as geometric:1,2,3,4 has commas of its own
             parts = flags.listed(text)
             if not parts:
                 raise
-            matches += [setting.validated(name, setting.read(part)) for part in parts]
-    return matches
+            values += [setting.validated(name, setting.read(part)) for part in parts]
+    return values
 
 
 def _own_axes(args: argparse.Namespace) -> Json:
-    entries: Json = {}
+    axes: Json = {}
     for name in AXES:
         axis = name.replace("-", "_")
         text = getattr(args, axis)
         if text is None:
             continue
-        entries[axis] = [KINDS.get(name, str)(part) for part in flags.listed(text)]
-        if not entries[axis]:
+        axes[axis] = [KINDS.get(name, str)(part) for part in flags.listed(text)]
+        if not axes[axis]:
             raise not_allowed(name, text, "one value or more")
-    if len(entries.get("seeds", ())) == 1 and "," not in args.seeds:
-        entries["seeds"] = entries["seeds"][0]
-    return entries
+    if len(axes.get("seeds", ())) == 1 and "," not in args.seeds:
+        axes["seeds"] = axes["seeds"][0]
+    return axes
 
 
 def _share(share: float) -> int | None:

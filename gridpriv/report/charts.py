@@ -77,7 +77,7 @@ def _metric_chart(
 
 
 def _cost_series(rows: pd.DataFrame, metric: source.Metric) -> list[Series]:
-    matches = []
+    series = []
     for name, curve in rows.groupby("series", sort=False):
         flat = bool(curve.budget.isin(NO_BUDGET).all())
         known = curve[curve[metric.key].notna() & (flat | curve.total_epsilon.notna())]
@@ -85,8 +85,8 @@ def _cost_series(rows: pd.DataFrame, metric: source.Metric) -> list[Series]:
         columns = ("total_epsilon", f"{metric.key}_low", f"{metric.key}_high")
         x, low, high = ((), (), ()) if flat else (_floats(known[c]) for c in columns)
         if len(known):
-            matches.append(Series(str(name), x, _floats(known[metric.key]), low, high, flat=flat))
-    return matches
+            series.append(Series(str(name), x, _floats(known[metric.key]), low, high, flat=flat))
+    return series
 
 
 def _floats(column: Iterable[float]) -> tuple[float, ...]:
@@ -101,7 +101,7 @@ def round_charts(
     if rounds.empty or table.empty:
         return {}
     runs = source.named_runs(study)
-    entries = {
+    by_title = {
         f"{metric.title} by round ({metric.origin})": [
             chart
             for panel in dict.fromkeys(runs.panel)
@@ -109,7 +109,7 @@ def round_charts(
         ]
         for metric in _by_round(rounds)
     }
-    return {title: charts for title, charts in entries.items() if charts}
+    return {title: charts for title, charts in by_title.items() if charts}
 
 
 def step_charts(study: Study, look: dict[str, Look]) -> list[Chart]:

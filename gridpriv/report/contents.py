@@ -161,10 +161,10 @@ def contents(study: Study, table: pd.DataFrame) -> tuple[Table, ...]:
     table : DataFrame
         Its :func:`gridpriv.report.source.summary`.
     """
-    matches = [make_table(*content) for content in _contents(study, table)]
+    tables = [make_table(*content) for content in _contents(study, table)]
     if simulation_caveat(study):
-        matches = [replace(t, columns=tuple(map(schema.marked, t.columns))) for t in matches]
-    return tuple(table for table in matches if table.rows)
+        tables = [replace(t, columns=tuple(map(schema.marked, t.columns))) for t in tables]
+    return tuple(table for table in tables if table.rows)
 
 
 def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:

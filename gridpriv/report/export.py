@@ -118,21 +118,21 @@ def study_messages(study: Study, table: pd.DataFrame) -> list[Message]:
         return [message("no-finished-run", {}), *released_by_unfinished(study)]
     document = study.manifest.get("document")
     if document is not None:
-        matches = [*notes(document), *_left_out(study), *_next_of_run(document)]
-        return by_severity(matches)
+        messages = [*notes(document), *_left_out(study), *_next_of_run(document)]
+        return by_severity(messages)
     if "steps" in study.tables and study.withheld.empty:
-        matches = _of_series(study)
+        messages = _of_series(study)
         panels = []
     else:
         panels = list(Panel.all(study, table))
-        matches = [item for panel in panels for item in panel_messages(panel)]
-    matches += [*_claims(study), *composition(study), *protections(study), *_left_out(study)]
+        messages = [item for panel in panels for item in panel_messages(panel)]
+    messages += [*_claims(study), *composition(study), *protections(study), *_left_out(study)]
     if caveat := simulation_caveat(study):
-        matches.append(message("caveat", {"caveat": f"{caveat[0].upper()}{caveat[1:]}"}))
+        messages.append(message("caveat", {"caveat": f"{caveat[0].upper()}{caveat[1:]}"}))
     steps = [step for panel in panels for step in next_steps(panel)]
     chosen = {"settings": LEARNING_SETTINGS} if "adjacency" in study.runs else {}
     steps += _next_secure(*noisy_runs(study).get("mechanism", ()), **chosen) if caveat else []
-    return by_severity(matches + list({str(step): step for step in steps}.values()))
+    return by_severity(messages + list({str(step): step for step in steps}.values()))
 
 
 def _of_series(study: Study) -> list[Message]:

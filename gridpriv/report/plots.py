@@ -399,8 +399,8 @@ def _write_tables(run_folder: RunFolder, study: Study, state: str) -> None:
                 f"{name}.csv", frame_csv(pd.DataFrame(columns=STORED[name].names))
             )
     if state == "json" and "res_bus" in study.tables:
-        entries = {name: _copied(study.tables[name]) for name in STATE}
-        run_folder.store.text("tables.json", frames_json(entries))
+        state_tables = {name: _copied(study.tables[name]) for name in STATE}
+        run_folder.store.text("tables.json", frames_json(state_tables))
 
 
 def _copied(table: pd.DataFrame) -> pd.DataFrame:

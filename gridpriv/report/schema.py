@@ -346,13 +346,13 @@ PRINTED: dict[str, type[Row]] = {
 
 def json_schemas() -> dict[str, Json]:
     """Return the schema of every document by its file name, as JSON values."""
-    entries = {}
+    schemas = {}
     for name, row in PRINTED.items():
         stem = name.removesuffix(" --json").removesuffix(".json")
         stem = stem.replace(" --", "-").replace(" ", "-")
         title = {"$schema": DRAFT, "title": f"gridpriv {name}", "description": row.table.row}
-        entries[f"{stem}.schema.json"] = title | _object(row.table)
-    return entries
+        schemas[f"{stem}.schema.json"] = title | _object(row.table)
+    return schemas
 
 
 def write_json_schemas(folder: Path) -> None:
@@ -374,7 +374,7 @@ def _entry(entry: Column | TableSchema) -> Json:
     if isinstance(entry, TableSchema):
         row = _object(entry)
         return {"anyOf": [row, {"type": "array", "items": row}, {"type": "null"}]}
-    entries: dict[str, Any] = {"title": entry.title, "description": entry.meaning}
-    entries |= {"type": TYPES[entry.dtype]} if entry.dtype in TYPES else {}
-    entries |= {"unit": entry.unit} if entry.unit else {}
-    return entries | {"visibility": entry.visibility, "origin": entry.origin}
+    schema: dict[str, Any] = {"title": entry.title, "description": entry.meaning}
+    schema |= {"type": TYPES[entry.dtype]} if entry.dtype in TYPES else {}
+    schema |= {"unit": entry.unit} if entry.unit else {}
+    return schema | {"visibility": entry.visibility, "origin": entry.origin}

@@ -77,12 +77,12 @@ def read_findings(folder: Path) -> dict[str, pd.DataFrame]:
         For a file that is not of such a command, or was changed since.
     """
     rows_of = {"plan": _plan_rows, "audit": _audit_rows, "attack": _attack_rows}
-    entries = {}
+    tables = {}
     for name, rows in rows_of.items():
         for place in (folder / f"{name}.json", folder / name / f"{name}.json"):
             if place.is_file():
                 try:
-                    entries[name] = table = rows(read_sealed(place))
+                    tables[name] = table = rows(read_sealed(place))
                     if any(pd.api.types.is_list_like(cell) for cell in table.to_numpy().flat):
                         raise ValueError("a cell that holds a list")
                 except (ValueError, KeyError, TypeError) as error:
@@ -91,7 +91,7 @@ def read_findings(folder: Path) -> dict[str, pd.DataFrame]:
                         ": give the folder that the command wrote"
                     ) from error
                 break
-    return entries
+    return tables
 
 
 def measured(plan: pd.DataFrame, run: Json, digest: str) -> list[Message]:

@@ -200,11 +200,11 @@ def check_claims(study: Study, claims: Iterable[Claim]) -> pd.DataFrame:
     for case in dict.fromkeys(study.done["case"]):
         means = Means(study, str(case))
         for claim in claims:
-            matches = [c for c in comparisons(claim, means) if not math.isnan(c.less + c.more)]
-            if matches:
+            compared = [c for c in comparisons(claim, means) if not math.isnan(c.less + c.more)]
+            if compared:
                 rows.append(
                     {"claim": claim.text, "case": case, "sensitivity": claim.sensitivity}
-                    | verdict(matches, some=claim.some)
+                    | verdict(compared, some=claim.some)
                     | {"ours": claim.ours, "settled": claim.verdict}
                     | {"cause": claim.cause, "why": claim.why}
                 )
@@ -290,15 +290,18 @@ def _chosen(claim: Claim, budgets: list[str]) -> list[str]:
 
 def _falls(claim: Claim, means: Means) -> Iterator[Comparison]:
     at, _ = _times(claim)
-    entries = {s: _chosen(claim, means.budgets(s)) for s in claim.falling if means.budgets(s)}
+    budgets_of = {s: _chosen(claim, means.budgets(s)) for s in claim.falling if means.budgets(s)}
     if claim.along == "budgets":
-        chains = [[Cell(s, b, e) for b in entries[s]] for s in entries for e in means.updates(s)]
-    elif all(len(budgets) == 1 for budgets in entries.values()):  # each may have its own
-        chains = [[Cell(s, entries[s][0], means.updates(s)[0]) for s in entries]]
-    else:
-        common = dict.fromkeys(b for budgets in entries.values() for b in budgets)
         chains = [
-            [Cell(s, b, means.updates(s)[0]) for s in entries if b in entries[s]] for b in common
+            [Cell(s, b, e) for b in budgets_of[s]] for s in budgets_of for e in means.updates(s)
+        ]
+    elif all(len(budgets) == 1 for budgets in budgets_of.values()):  # each may have its own
+        chains = [[Cell(s, budgets_of[s][0], means.updates(s)[0]) for s in budgets_of]]
+    else:
+        common = dict.fromkeys(b for budgets in budgets_of.values() for b in budgets)
+        chains = [
+            [Cell(s, b, means.updates(s)[0]) for s in budgets_of if b in budgets_of[s]]
+            for b in common
         ]
     for chain in chains:
         for item, other in pairwise(chain):

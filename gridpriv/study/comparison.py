@@ -84,13 +84,13 @@ def network_rows(grids: Grids) -> Tables:
     """Return positions of buses, and branches, of every grid (public)."""
     from gridpriv.grid.layout import network_tables  # imports networkx: slow
 
-    entries: dict[str, list[Json]] = {}
+    rows_by_table: dict[str, list[Json]] = {}
     for (case, zoning), grid in grids.items():
         tables = network_tables(grid.case, grid.zoning)
         for name, table in zip(NETWORK_TABLES, tables, strict=True):
             rows = table.assign(case=case, zoning=zoning).to_dict("records")
-            entries.setdefault(name, []).extend(rows)
-    return entries
+            rows_by_table.setdefault(name, []).extend(rows)
+    return rows_by_table
 
 
 FIXED, OF_UPDATE, OF_BUS_UPDATE, OF_BUS = 0.15, 3e-3, 2e-5, 6e-3

@@ -286,8 +286,8 @@ class RunContext:
                     try:
                         if self.reference:
                             scale = horizon.settings.load_scale * horizon.series.scale(number)
-                            matches = reference(result, scale, zones)
-                            result = replace(result, reference=matches)
+                            baselines = reference(result, scale, zones)
+                            result = replace(result, reference=baselines)
                     finally:  # draws are stored even after an exception
                         run_folder.add(number, result, plan)
                 advance(f"step {horizon.series.steps[number]}")

@@ -285,12 +285,12 @@ def _owners(study: Study, case: str, runs: pd.DataFrame) -> list[dict[str, str] 
 
 def _by_run(charges: pd.DataFrame) -> dict[str, dict[str, Counter[Charge]]]:
     """Return the charges of every run by owner."""
-    entries: dict[str, dict[str, Counter[Charge]]] = {}
+    by_run: dict[str, dict[str, Counter[Charge]]] = {}
     columns = charges[["run", "owner", "kind", "parameter", "second", "count"]]
     for run, owner, kind, parameter, second, count in columns.itertuples(index=False):
         charge = Charge(str(kind), float(parameter), float(second))
-        entries.setdefault(run, {}).setdefault(str(owner), Counter())[charge] += int(count)
-    return entries
+        by_run.setdefault(run, {}).setdefault(str(owner), Counter())[charge] += int(count)
+    return by_run
 
 
 def charge_rows(charges: Mapping[str, Charges] | Mapping[int, Charges]) -> list[Json]:
@@ -434,13 +434,13 @@ def header(kind: str, title: str, question: str, plan: Json, planned: int) -> Js
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of every package that affects results."""
-    entries = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            entries[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
             continue
-    return entries
+    return installed
 
 
 def machine() -> Json:

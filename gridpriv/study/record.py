@@ -73,11 +73,11 @@ RUNS = TableSchema(
 
 
 def _stored() -> dict[str, TableSchema]:
-    entries = {"runs": RUNS}
+    schemas = {"runs": RUNS}
     for table in (*zonal.TABLES, ClaimRow.table, ChargeRow.table, *learning.TABLES):
-        value = entries.get(table.name)
-        entries[table.name] = table if value is None else merged(value, table)
-    return entries
+        value = schemas.get(table.name)
+        schemas[table.name] = table if value is None else merged(value, table)
+    return schemas
 
 
 STORED = _stored()
