@@ -341,13 +341,13 @@ def other_demands(prepared: Prepared) -> list[tuple[str, Case]]:
     bus = int(np.argmax(np.bincount(np.concatenate([case.f_bus, case.t_bus]))))
     unit = np.zeros(case.n_bus)
     unit[bus] = beta
-    turned = np.roll(np.arange(case.n_bus), 1)
+    shifted = np.roll(np.arange(case.n_bus), 1)
     return [
         ("-", case),
         ("p and q up", replace(case, pd=case.pd + unit, qd=case.qd + unit)),
         ("p up, q down", replace(case, pd=case.pd + unit, qd=case.qd - unit)),
         ("no demand", replace(case, pd=0.0 * case.pd, qd=0.0 * case.qd)),
-        ("exchanged", replace(case, pd=case.pd[turned].copy(), qd=case.qd[turned].copy())),
+        ("exchanged", replace(case, pd=case.pd[shifted].copy(), qd=case.qd[shifted].copy())),
     ]
 
 

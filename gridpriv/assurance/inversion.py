@@ -183,10 +183,10 @@ class ForwardModel:
         z = self.start
         z_by_demand = np.zeros((len(z), len(demand)))
         sent, by_demand, by_gradient = [], [], []
-        for place, record in enumerate(self.script[:rounds]):
+        for position, record in enumerate(self.script[:rounds]):
             rho, pull = np.zeros_like(z), np.zeros_like(z)
             rho[self.shared] = record.penalty
-            pull[self.shared] = record.penalty * record.w + self.duals[place]
+            pull[self.shared] = record.penalty * record.w + self.duals[position]
             total, total_by_demand = np.zeros_like(z), np.zeros_like(z_by_demand)
             for _ in range(self.updates):
                 solved, z, z_by_demand = self._update(

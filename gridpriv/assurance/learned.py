@@ -106,10 +106,12 @@ class DrawTape:
         original = Task.with_noise
 
         def with_noise(task: Task, t: int, values: Floats, releases: Sequence[Release]) -> Floats:
-            place = len(self.values)
+            position = len(self.values)
             self.values.append(values.copy())
             self.releases.append(releases)
-            out = original(task, t, values, releases) if not self.outputs else self.outputs[place]
+            out = (
+                original(task, t, values, releases) if not self.outputs else self.outputs[position]
+            )
             self.released.append(out)
             return out.copy()
 
@@ -276,8 +278,8 @@ def _composed(p: Floats, q: Floats, count: int, delta: float) -> float:
     support = (p > 1e-300) & (q > 1e-300)
     weights, losses = p[support] / p.sum(), np.log(p[support] / q[support])
     size = int(2 * LOSS_REACH / LOSS_STEP)
-    place = np.rint(losses / LOSS_STEP).astype(int) % size
-    law = np.bincount(place, weights, size)
+    bins = np.rint(losses / LOSS_STEP).astype(int) % size
+    law = np.bincount(bins, weights, size)
     law = np.maximum(irfft(rfft(law) ** count, size), 0.0)
     grid = LOSS_STEP * ((np.arange(size) + size // 2) % size - size // 2)
 

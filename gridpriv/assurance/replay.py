@@ -81,8 +81,10 @@ class Tape:
 
     def release(self, inner: Release, value: Floats, stream: Stream) -> Floats:
         """Record a release and return its output."""
-        place = len(self.drawn)
-        frozen_output = self.frozen[place] if self.frozen and place < len(self.frozen) else None
+        position = len(self.drawn)
+        frozen_output = (
+            self.frozen[position] if self.frozen and position < len(self.frozen) else None
+        )
         if frozen_output is not None and frozen_output.shape == value.shape:
             output = frozen_output
         else:
@@ -293,10 +295,10 @@ def _history(pair: ReplayPair, play: Play, data: Floats, adjacent: Floats) -> Fi
     tape.after = swap
     mixed = play(working, tape)
     gap, size = 0.0, 1.0
-    for place, draw in enumerate(mixed.draws):
-        owner = (pair.twin if place % 2 else pair.base).draws
-        if place < len(owner) and owner[place].value.shape == draw.value.shape:
-            gap = max(gap, float(np.linalg.norm(owner[place].value - draw.value)))
+    for position, draw in enumerate(mixed.draws):
+        owner = (pair.twin if position % 2 else pair.base).draws
+        if position < len(owner) and owner[position].value.shape == draw.value.shape:
+            gap = max(gap, float(np.linalg.norm(owner[position].value - draw.value)))
             size = max(size, float(np.linalg.norm(draw.value)))
     return pair.finding("history", gap, size)
 

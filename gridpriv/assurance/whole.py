@@ -316,8 +316,8 @@ def publish_findings(prepared: Prepared) -> list[Finding]:
         base = _publication(prepared, own)
     except InputError:
         return []
-    turned = replace(own, pd=np.roll(own.pd, 1), qd=np.roll(own.qd, 1))
-    twin = _publication(prepared, turned)
+    exchanged = replace(own, pd=np.roll(own.pd, 1), qd=np.roll(own.qd, 1))
+    twin = _publication(prepared, exchanged)
     charged: Counter[Release] = Counter()
     try:
         base_case = protected_case.protect(base, lambda _, releases: charged.update(releases))
@@ -517,13 +517,13 @@ def stream_findings(prepared: Prepared) -> list[Finding]:
     charged: dict[str, Counter[Release]] = {}
     base.draw(lambda owner, releases: charged.setdefault(owner, Counter()).update(releases))
     findings = _public_choices("stream", base, twins)
-    for place, zone in enumerate(base.owned.zones):
-        findings += _stream_of_zone(base, list(twins.values()), place, zone)
+    for position, zone in enumerate(base.owned.zones):
+        findings += _stream_of_zone(base, list(twins.values()), position, zone)
     label = "charges that were not planned"
     return [*findings, equality_finding("stream", label, dict(base.planned), charged)]
 
 
-def _stream_of_zone(base: Stream, twins: list[Stream], place: int, zone: Zone) -> list[Finding]:
+def _stream_of_zone(base: Stream, twins: list[Stream], position: int, zone: Zone) -> list[Finding]:
     """Return the findings of one zone."""
     (release,) = base.planned[zone.name]
     streams, values, outputs = NoiseStreams(base.seed), list[Floats](), list[Floats]()
@@ -537,7 +537,9 @@ def _stream_of_zone(base: Stream, twins: list[Stream], place: int, zone: Zone) -
         return total_pure({noise_of.charge(distance): 1})
 
     def estimated(demand: Floats, draw: Callable[[int, Floats], Floats]) -> TemporalEstimate:
-        return stream_estimates(base.disclosures[place], demand, draw, release.mechanism.variance)
+        return stream_estimates(
+            base.disclosures[position], demand, draw, release.mechanism.variance
+        )
 
     def draw(block: int, mean: Floats) -> Floats:
         values.append(mean.copy())

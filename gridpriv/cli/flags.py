@@ -364,11 +364,11 @@ def wanted_formats(args: argparse.Namespace) -> list[str]:
 
 
 def add_output(
-    parser: argparse.ArgumentParser, place: str = "", default: str | None = None
+    parser: argparse.ArgumentParser, metavar: str = "", default: str | None = None
 ) -> None:
     """Add ``--out`` if the command writes files, ``--json`` and ``--quiet``."""
-    if place:
-        flag(parser, "--out", place, default=default)
+    if metavar:
+        flag(parser, "--out", metavar, default=default)
     switch(parser, "--json")
     switch(parser, "--quiet")
 

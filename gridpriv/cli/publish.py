@@ -110,8 +110,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Release, project, write the files, and list them."""
-    place, chosen = _place(args), _chosen(args)
-    _refuse_inputs(args, place)
+    path, chosen = _out_path(args), _chosen(args)
+    _refuse_inputs(args, path)
     settings = chosen.settings()
     case = flags.given_case(args)
     settings.adjacency(case)  # refuses, or warns of, a distance outside this grid's range
@@ -119,14 +119,14 @@ def execute(args: argparse.Namespace) -> int:
     with _charged(args, case, settings, planned) as charge:
         protected = draw(charge or (lambda *_: None))
         run = None if charge is None else charge.run_id
-    document = _write(chosen, place, protected, run)
+    document = _write(chosen, path, protected, run)
 
     def show() -> None:
         summarise(document)
         if chosen.noise == "simulated":
             say(f"--seed {protected.contents.ready.seed} draws the same simulated noise again.")
 
-    return print_result(args, document, show, place)
+    return print_result(args, document, show, path)
 
 
 def _chosen(args: argparse.Namespace) -> Publishing:
@@ -139,25 +139,25 @@ def _chosen(args: argparse.Namespace) -> Publishing:
     return chosen
 
 
-def _place(args: argparse.Namespace) -> Path:
+def _out_path(args: argparse.Namespace) -> Path:
     """Return the file of ``--out``, refused early where it cannot be written."""
     if args.out is None:
         raise InputError("--out is missing: name the MATPOWER file to write, such as private.m")
-    place = Path(args.out)
-    if place.suffix != ".m" or not place.stem:
+    path = Path(args.out)
+    if path.suffix != ".m" or not path.stem:
         raise not_allowed("out", args.out, "a file name that ends in .m")
-    if place.is_dir():
+    if path.is_dir():
         raise not_allowed("out", args.out, "a file, not a folder")
-    if not place.parent.is_dir():
-        raise InputError(f"cannot write {place}: there is no folder {place.parent}")
-    if not os.access(place.parent, os.W_OK | os.X_OK):
-        raise InputError(f"cannot write {place}: permission denied")
-    return place
+    if not path.parent.is_dir():
+        raise InputError(f"cannot write {path}: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise InputError(f"cannot write {path}: permission denied")
+    return path
 
 
-def _refuse_inputs(args: argparse.Namespace, place: Path) -> None:
+def _refuse_inputs(args: argparse.Namespace, path: Path) -> None:
     """Refuse a path at which an output file would replace an input file."""
-    files = [place, *(place.with_name(place.stem + ending) for ending in ENDINGS)]
+    files = [path, *(path.with_name(path.stem + ending) for ending in ENDINGS)]
     for name, given in READ.items():
         source = Path(getattr(args, name, None) or "")
         for file in files:
@@ -199,29 +199,29 @@ def _charged(
 
 
 def _write(
-    chosen: Publishing, place: Path, protected: ProtectedCase | ProtectedSeries, run: str | None
+    chosen: Publishing, path: Path, protected: ProtectedCase | ProtectedSeries, run: str | None
 ) -> Json:
     """Write the case and its accompanying files; return the certificate."""
     from gridpriv.grid.convert import function_name, matpower_text
     from gridpriv.zonal.certificate import COPIES, certificate, data_sheet
     from gridpriv.zonal.protected_case import ProtectedCase, ProtectedSeries
 
-    publication, published = protected.contents, protected.case(function_name(place.stem))
+    publication, published = protected.contents, protected.case(function_name(path.stem))
     header = [
         f"{COPIES[chosen.noise].capitalize()} of {publication.ready.case.name}: noise of "
         f"total epsilon {publication.epsilon:.6g} (pure DP)",
         f"Protected: {publication.adjacency}",
         *([SIMULATED] if chosen.noise == "simulated" else []),
-        f"Made by gridpriv publish; see {place.stem}.certificate.json",
+        f"Made by gridpriv publish; see {path.stem}.certificate.json",
     ]
     files = {
-        place.name: matpower_text(
+        path.name: matpower_text(
             published, header, publication.served.optimum.state.qg, rounded=True
         )
     }
     notes = []
     if chosen.scenarios:
-        name = f"{place.stem}.scenarios.csv"
+        name = f"{path.stem}.scenarios.csv"
         scenarios = (
             protected.scenarios(chosen.scenarios) if isinstance(protected, ProtectedCase) else ()
         )
@@ -230,7 +230,7 @@ def _write(
             f"{name} holds {counted(chosen.scenarios, 'demand')} drawn from the posterior."
         )
     if isinstance(protected, ProtectedSeries):
-        name = f"{place.stem}.series.csv"
+        name = f"{path.stem}.series.csv"
         files[name] = _demands("step", protected.horizon.series.steps, protected.served)
         notes.append(
             f"{name} holds the demand of {counted(len(protected.served), 'step')}; the case has "
@@ -238,10 +238,10 @@ def _write(
         )
     document = certificate(publication, published, files, run)
     notes += caveats(document)
-    files[f"{place.stem}.datasheet.md"] = data_sheet(document, notes)
-    files[f"{place.stem}.certificate.json"] = sealed(document, indent=2)
+    files[f"{path.stem}.datasheet.md"] = data_sheet(document, notes)
+    files[f"{path.stem}.certificate.json"] = sealed(document, indent=2)
     try:
-        write_texts({place.with_name(name): text for name, text in files.items()})
+        write_texts({path.with_name(name): text for name, text in files.items()})
     except StorageError as error:
         paid = "" if run is None else "; its release is drawn and charged to the ledger"
         raise StorageError(

@@ -250,9 +250,9 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
 
     series = horizon.series
     with ExitStack() as stack:
-        place = context.out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder = context.out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         values = (series.case, horizon.zoning, horizon.settings, horizon.seed, series)
-        run_folder = stack.enter_context(context.open_folder(place, *values))
+        run_folder = stack.enter_context(context.open_folder(folder, *values))
         try:
             context.series(horizon, run_folder)
             run_folder.finish()

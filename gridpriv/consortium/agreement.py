@@ -60,9 +60,9 @@ class SharedVariables:
     reactive: Bools
 
     @staticmethod
-    def of(prepared: Prepared, place: int) -> SharedVariables:
+    def of(prepared: Prepared, position: int) -> SharedVariables:
         """Return those of the zone at a position of a run."""
-        zone, mask = prepared.zones[place], prepared.shared[place]
+        zone, mask = prepared.zones[position], prepared.shared[position]
         network, numbers = prepared.network, zone.coordinates[mask]
         return SharedVariables(
             numbers,
@@ -254,19 +254,19 @@ def _zone(zone: Mapping[str, Any]) -> SharedVariables:
         raise ValueError(f"zone {name!r}: a start or a unit that is no usable number")
     reactive = np.zeros(len(numbers), dtype=bool)
     places = zone["reactive"]
-    whole = isinstance(places, list) and all(type(place) is int for place in places)
+    whole = isinstance(places, list) and all(type(position) is int for position in places)
     if not whole or len(set(places)) < len(places) or not set(places) <= set(range(len(numbers))):
         raise ValueError(f"zone {name!r}: reactive is not a list of places in coordinates")
     reactive[places] = True
     return SharedVariables(numbers, start, units, reactive)
 
 
-def zone_member(prepared: Prepared, place: int, seed: int, charge: Charging | None) -> ZoneAgent:
+def zone_member(prepared: Prepared, position: int, seed: int, charge: Charging | None) -> ZoneAgent:
     """Return the zone at a position of a run, compiled, with its agent."""
-    zone = prepared.zones[place]
+    zone = prepared.zones[position]
     factory = ZoneAgentFactory(
         (zone,),
-        (prepared.shared[place],),
+        (prepared.shared[position],),
         prepared.rules,
         prepared.settings.solver,
         NoiseStreams(seed),

@@ -358,10 +358,10 @@ def write_folders(
     files.refuse_used(folder)
     write_keys(folder, keys)
     for name, party in parties.items():
-        place = folder / name
-        write_agreement(agreement, place / "agreement.json")
+        own_folder = folder / name
+        write_agreement(agreement, own_folder / "agreement.json")
         kind = "coordinator" if name == NAME else "zone"
-        files.write_text(place / f"{kind}.toml", party_text(party), private=True)
+        files.write_text(own_folder / f"{kind}.toml", party_text(party), private=True)
     for name, own in zip(zoning.names, zoning.members, strict=True):
         files.write_text(folder / name / "network.json", network_text(network), private=False)
         write_zoning(zoning, network, folder / name / "zones.csv")
@@ -401,8 +401,8 @@ def make_agreement(network: Case, prepared: Prepared, run: str) -> Agreement:
         smoothness=smoothness,
         epsilon=epsilon,
         zones={
-            zone.name: SharedVariables.of(prepared, place)
-            for place, zone in enumerate(prepared.zones)
+            zone.name: SharedVariables.of(prepared, position)
+            for position, zone in enumerate(prepared.zones)
         },
     )
 

@@ -317,14 +317,14 @@ def read_own(agreement: Agreement, party: ZoneParty, folder: Path) -> OwnZone:
     zoning = read_zoning(folder / party.zoning, network)
     case = own_demand(network, zoning, name, folder / party.demand)
     prepared = prepare(case, zoning, replace(agreement.settings, workers=1))
-    place = [zone.name for zone in prepared.zones].index(name)
-    if not SharedVariables.of(prepared, place).same(agreement.zones[name]):
+    position = [zone.name for zone in prepared.zones].index(name)
+    if not SharedVariables.of(prepared, position).same(agreement.zones[name]):
         raise InputError(
             f"zone {name!r} shares other variables, or starts or weighs them otherwise, than the "
             "agreement says: it was not made for this network and zone map"
             "; make the folders again (gridpriv consortium)"
         )
-    return OwnZone(prepared, prepared.zones[place], case)
+    return OwnZone(prepared, prepared.zones[position], case)
 
 
 def own_demand(network: Case, zoning: Zoning, name: str, path: Path) -> Case:

@@ -206,8 +206,8 @@ def _claims(study: Study) -> Iterator[Message]:
     ratios = study.tables["certificates"]
     published = set(study.done.loc[study.done.sensitivity == "published", "run"])
     if len(ratios) and published:
-        here = ratios[ratios.run.isin(published)].ratio
-        values = {"least": f"{here.min():.3g}", "most": f"{here.max():.3g}"}
+        published_ratios = ratios[ratios.run.isin(published)].ratio
+        values = {"least": f"{published_ratios.min():.3g}", "most": f"{published_ratios.max():.3g}"}
         yield message("published-ratio", values)
 
 
@@ -262,10 +262,10 @@ def to_pdf(report: Report) -> bytes:
     from gridpriv.report.figures import fonts, swatch, to_svg
 
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
+        root = Path(folder)
 
         def written(svg: str) -> str:
-            path = place / f"{sum(1 for _ in place.iterdir())}.svg"
+            path = root / f"{sum(1 for _ in root.iterdir())}.svg"
             path.write_text(svg, encoding="utf-8")
             return path.name
 
@@ -277,7 +277,7 @@ def to_pdf(report: Report) -> bytes:
             "swatch": lambda look: written(swatch(look)),
         }
         page = template("report.typ", **functions)
-        source = place / "report.typ"
+        source = root / "report.typ"
         source.write_text(page.render(report=report, line=PDF_LINE), encoding="utf-8")
         return bytes(typst.compile(str(source), font_paths=[fonts()]))
 
@@ -407,9 +407,9 @@ def export(
     if figures is not None:
         check_choice("figures", figures, PICTURES)
     source = Path(folder)
-    place = Path(out) if out is not None else source / "public" if public else source
+    target = Path(out) if out is not None else source / "public" if public else source
     if public:
-        refuse_used(place)
+        refuse_used(target)
     with fitting(source):
         study = read_source(source, public=public)
         report = make_report(study)
@@ -419,7 +419,7 @@ def export(
             files |= _figures(report, figures, stem)
         if pivot is not None:
             files |= _pivot(study, pivot, values, stem)
-    return write_files(files, place, private=not public)
+    return write_files(files, target, private=not public)
 
 
 def report_files(
@@ -441,12 +441,12 @@ def report_files(
     return files
 
 
-def write_files(files: dict[str, bytes], place: Path, *, private: bool = True) -> list[Path]:
+def write_files(files: dict[str, bytes], folder: Path, *, private: bool = True) -> list[Path]:
     """Write files into a folder; return their paths."""
     for name, content in files.items():
-        make_folder((place / name).parent)
-        write_bytes(place / name, content, private=private)
-    return [place / name for name in files]
+        make_folder((folder / name).parent)
+        write_bytes(folder / name, content, private=private)
+    return [folder / name for name in files]
 
 
 def _pivot(

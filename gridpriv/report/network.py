@@ -80,7 +80,9 @@ class MapDrawing:
 
     def __init__(self, axes: Axes, grid: GridMap) -> None:
         self.axes, self.grid = axes, grid
-        self.place, self.radius = _places(axes, grid.buses[["x", "y"]].to_numpy(dtype=float))
+        self.positions, self.radius = _page_positions(
+            axes, grid.buses[["x", "y"]].to_numpy(dtype=float)
+        )
         self.look: Look = {"rasterized": len(grid.buses) > VECTOR}
 
     def draw(self, branches: Colours | None, buses: Colours | None) -> None:
@@ -93,7 +95,9 @@ class MapDrawing:
         if 1 < len(self.grid.zones) <= MOST_NAMED:
             self._draw_zone_names(labelled)
         edge = self.radius + 7.0
-        self.axes.update_datalim([self.place.min(axis=0) - edge, self.place.max(axis=0) + edge])
+        self.axes.update_datalim(
+            [self.positions.min(axis=0) - edge, self.positions.max(axis=0) + edge]
+        )
         self.axes.margins(0.0)
         self.axes.autoscale_view()
 
@@ -104,13 +108,13 @@ class MapDrawing:
         look: Look = self.look | {"zorder": 0.5}
         for z in range(len(self.grid.zones)):
             pale = tuple(1.0 - 0.26 * (1.0 - part) for part in to_rgb(ZONES[z % len(ZONES)]))
-            lines = list(self.place[ends[inside & (zone[ends[:, 0]] == z)]])
+            lines = list(self.positions[ends[inside & (zone[ends[:, 0]] == z)]])
             self.axes.add_collection(
                 LineCollection(lines, colors=[pale], linewidths=wide, capstyle="round", **look)
             )
             self.axes.scatter(
-                self.place[zone == z, 0],
-                self.place[zone == z, 1],
+                self.positions[zone == z, 0],
+                self.positions[zone == z, 1],
                 s=wide**2,
                 color=[pale],
                 linewidths=0,
@@ -119,7 +123,7 @@ class MapDrawing:
 
     def _draw_branches(self, colours: Colours | None) -> None:
         """Draw the branches, parallel ones side by side, tie lines dashed."""
-        lines = _side_by_side(self.place[self.grid.ends], self.grid.ends, self.radius)
+        lines = _side_by_side(self.positions[self.grid.ends], self.grid.ends, self.radius)
         tie = self.grid.branches.tie.to_numpy(bool)
         width = np.where(tie, 1.6, 1.0)
         if colours is not None:
@@ -153,8 +157,8 @@ class MapDrawing:
         } | self.look
         for which, marker, area in ((~square, "o", 4.0), (square, "s", 3.2)):
             self.axes.scatter(
-                self.place[which, 0],
-                self.place[which, 1],
+                self.positions[which, 0],
+                self.positions[which, 1],
                 marker=marker,
                 color=faces[which],
                 s=area * self.radius**2,
@@ -163,7 +167,7 @@ class MapDrawing:
             )
         names = [str(bus) for bus in buses.bus.astype(int)]
         size = min(9.0, 2.9 * self.radius / (max(map(len, names)) + 0.6))
-        for at, name, face in zip(self.place, names, faces, strict=True) if size >= 3.2 else ():
+        for at, name, face in zip(self.positions, names, faces, strict=True) if size >= 3.2 else ():
             ink = "white" if np.dot(face[:3], (0.3, 0.6, 0.1)) < 0.45 else "black"
             self.axes.text(at[0], at[1], name, size=size, color=ink, **NUMBER)
 
@@ -174,42 +178,46 @@ class MapDrawing:
         if most < SMALLEST_MW:
             return labelled
         # many rings together cover a twelfth of the map at most
-        wide, tall = np.ptp(self.place, axis=0)
+        wide, tall = np.ptp(self.positions, axis=0)
         area = (wide + 4 * radius) * (tall + 4 * radius) / 12.0 * most / value.sum()
         most_area = max((0.04 * wide) ** 2 * math.pi, 16.0 * radius**2)
         area = min(max(area, 5.0 * radius**2), most_area)
         size = (2.0 * radius) ** 2 + 4.0 / math.pi * area * value / most  # squares of diameters
         rings = value >= SMALLEST_MW
         look: Look = {"color": SHED, "alpha": 0.45, "edgecolors": DARK, "linewidths": 1.0}
-        x, y = self.place[rings].T
+        x, y = self.positions[rings].T
         self.axes.scatter(x, y, s=size[rings], zorder=0.8, gid="shed", **look)
         for k in np.argsort(-value, kind="stable")[:MOST_LABELS]:
             text, out = f"{number_text(value[k], 3)} MW", math.sqrt(size[k]) / 2.0 + 7.0
             half = np.array([2.7 * len(text), 5.0])
             for side in LABEL_SIDES:  # the nearest first
-                at = self.place[k] + side * (out + half * [1.0, 0.0])
-                covers = (np.abs(self.place - at) < half + radius * np.array([1, 1])).all(axis=1)
+                at = self.positions[k] + side * (out + half * [1.0, 0.0])
+                covers = (np.abs(self.positions - at) < half + radius * np.array([1, 1])).all(
+                    axis=1
+                )
                 other = np.abs(np.reshape(labelled, (-1, 2)) - at) < 2.0 * half
                 if value[k] > 0.02 * most and not (covers.any() or other.all(axis=1).any()):
                     labelled.append(at)
                     self.axes.text(at[0], at[1], text, size=9, color=DARK, **LABEL)
-                    pointer = LineCollection([[self.place[k], at]], colors=[DARK], linewidths=0.6)
+                    pointer = LineCollection(
+                        [[self.positions[k], at]], colors=[DARK], linewidths=0.6
+                    )
                     self.axes.add_collection(pointer, autolim=False)
                     break
         return labelled
 
     def _draw_zone_names(self, labelled: list[Floats]) -> None:
         """Write each zone's name near its buses where there is room."""
-        place, ends, zone = self.place, self.grid.ends, self.grid.zone_of
+        positions, ends, zone = self.positions, self.grid.ends, self.grid.zone_of
         size = 12.0 if len(self.grid.zones) <= 12 else 9.0
-        spots, clear = _spots(place, ends)
-        nearest = KDTree(place).query(spots)[0]
+        spots, clear = _spots(positions, ends)
+        nearest = KDTree(positions).query(spots)[0]
         for z, name in enumerate(self.grid.zones):
-            zone_places = place[zone == z]
-            distance = KDTree(zone_places).query(spots)[0]
+            zone_positions = positions[zone == z]
+            distance = KDTree(zone_positions).query(spots)[0]
             score = np.minimum(clear, 20.0) - 3.0 * (distance > nearest + 1.0)
             score -= 0.3 * np.maximum(distance - 30.0, 0.0)
-            score -= 0.04 * np.linalg.norm(spots - zone_places.mean(axis=0), axis=1)
+            score -= 0.04 * np.linalg.norm(spots - zone_positions.mean(axis=0), axis=1)
             for at in labelled:
                 score -= 100.0 * (np.linalg.norm(spots - at, axis=1) < 4 * size)
             x, y = spots[int(np.argmax(np.round(score, 3)))]
@@ -217,38 +225,40 @@ class MapDrawing:
             self.axes.text(x, y, f"zone {name}", size=size, color="#333333", **LABEL)
 
 
-def _places(ax: Axes, xy: Floats) -> tuple[Floats, float]:
+def _page_positions(ax: Axes, xy: Floats) -> tuple[Floats, float]:
     """Return the buses' places and their markers' radius in points of the page."""
-    place = xy - xy.min(axis=0)
+    positions = xy - xy.min(axis=0)
     room = np.array(ax.get_position().size) * np.array(page_size(ax)) * 0.95
-    place = place * float(np.min(room / np.maximum(np.ptp(place, axis=0), 1e-9)))
+    positions = positions * float(np.min(room / np.maximum(np.ptp(positions, axis=0), 1e-9)))
     most, least = max(0.0135 * room[0], 7.5), 0.0028 * room[0]
-    if len(place) < 2:
-        return place, most
-    nearest = KDTree(place).query(place, k=2)[0][:, 1]
+    if len(positions) < 2:
+        return positions, most
+    nearest = KDTree(positions).query(positions, k=2)[0][:, 1]
     radius = float(np.clip(0.45 * np.quantile(nearest, 0.25), least, most))
-    if len(place) * radius**2 < 0.1 * room[0] * room[1]:  # all fit
-        place = separated(place, 2.3 * radius)
-    return place, radius
+    if len(positions) * radius**2 < 0.1 * room[0] * room[1]:  # all fit
+        positions = separated(positions, 2.3 * radius)
+    return positions, radius
 
 
-def _spots(place: Floats, ends: Ints) -> tuple[Floats, Floats]:
+def _spots(positions: Floats, ends: Ints) -> tuple[Floats, Floats]:
     """Return places for names, and their distances from buses and branches."""
-    sides = [np.linspace(*v, 40) for v in zip(place.min(axis=0), place.max(axis=0), strict=True)]
+    sides = [
+        np.linspace(*v, 40) for v in zip(positions.min(axis=0), positions.max(axis=0), strict=True)
+    ]
     spots = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2)
     along = np.linspace(0.0, 1.0, 12)[:, None, None]
-    lines = place[ends[:, 0]] * (1 - along) + place[ends[:, 1]] * along
+    lines = positions[ends[:, 0]] * (1 - along) + positions[ends[:, 1]] * along
     flat = np.array([0.45, 1.0])  # a name is wider than tall
-    clear = KDTree(np.vstack([place, lines.reshape(-1, 2)]) * flat).query(spots * flat)[0]
+    clear = KDTree(np.vstack([positions, lines.reshape(-1, 2)]) * flat).query(spots * flat)[0]
     return spots, np.asarray(clear)
 
 
-def separated(place: Floats, least: float) -> Floats:
+def separated(positions: Floats, least: float) -> Floats:
     """Return places with those nearer than ``least`` separated equally."""
     turn = 2.4 * np.arange(
-        len(place)
+        len(positions)
     )  # two buses at the same place are separated in a fixed direction
-    result = place + 0.01 * np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    result = positions + 0.01 * np.stack([np.cos(turn), np.sin(turn)], axis=1)
     for _ in range(60):
         pairs = KDTree(result).query_pairs(least * 0.999, output_type="ndarray")
         if len(pairs) == 0:

@@ -356,19 +356,19 @@ def write_run_copies(run_folder: RunFolder, tables: str = "csv") -> Json | None:
         return None
     document.pop("repeat", None)  # of the folder alone
     _write_tables(run_folder, study, tables)
-    place, private = study.folder, not study.public
+    folder, private = study.folder, not study.public
     zones = zones_map(run_folder.runs.case, run_folder.runs.zoning)
-    write_figure(zones, place / "zones.png", private=private)
+    write_figure(zones, folder / "zones.png", private=private)
     if len(study.rounds):
         item = study.runs.iloc[0]
         charts = list(convergence_charts(study.rounds).values())
         picture = stacked(charts, f"{item.case}: {item['update']}, {item.method}")
-        write_figure(picture, place / "convergence.png", private=private)
+        write_figure(picture, folder / "convergence.png", private=private)
     if "res_line" in study.tables:
         network = tuple(study.tables[name] for name in NETWORK_TABLES)
         shed = study.tables["res_shed"].set_index("index")["p_mw"].to_dict()
         loading = loading_map(run_folder.runs.case.name, network, shed, flows_of(study))
-        write_figure(loading, place / "network.png", private=True)
+        write_figure(loading, folder / "network.png", private=True)
     return document
 
 

@@ -79,15 +79,15 @@ def read_findings(folder: Path) -> dict[str, pd.DataFrame]:
     rows_of = {"plan": _plan_rows, "audit": _audit_rows, "attack": _attack_rows}
     tables = {}
     for name, rows in rows_of.items():
-        for place in (folder / f"{name}.json", folder / name / f"{name}.json"):
-            if place.is_file():
+        for path in (folder / f"{name}.json", folder / name / f"{name}.json"):
+            if path.is_file():
                 try:
-                    tables[name] = table = rows(read_sealed(place))
+                    tables[name] = table = rows(read_sealed(path))
                     if any(pd.api.types.is_list_like(cell) for cell in table.to_numpy().flat):
                         raise ValueError("a cell that holds a list")
                 except (ValueError, KeyError, TypeError) as error:
                     raise InputError(
-                        f"{place} is no result of 'gridpriv {name}'"
+                        f"{path} is no result of 'gridpriv {name}'"
                         ": give the folder that the command wrote"
                     ) from error
                 break

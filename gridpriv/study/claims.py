@@ -154,8 +154,8 @@ class Means:
 
     def curve(self, method: str, budget: str, figure: str) -> pd.Series:
         """Return the mean over seeds of a value by round."""
-        here = self.rounds[(self.rounds["method"] == method) & (self.rounds["budget"] == budget)]
-        return here.groupby("round")[figure].mean()
+        rounds = self.rounds[(self.rounds["method"] == method) & (self.rounds["budget"] == budget)]
+        return rounds.groupby("round")[figure].mean()
 
 
 class Cell(NamedTuple):

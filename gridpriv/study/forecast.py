@@ -281,8 +281,10 @@ def _features(times: Sequence[str], weather: str | None) -> Floats:
     steps = table.pop("step").tolist()
     table.index = dates_and_times(steps, f"the steps of weather {weather}")
     if table.index.has_duplicates:
-        twice = steps[int(table.index.duplicated().argmax())]
-        raise InputError(f"weather {weather} names step {twice} more than once: give one row each")
+        repeated = steps[int(table.index.duplicated().argmax())]
+        raise InputError(
+            f"weather {weather} names step {repeated} more than once: give one row each"
+        )
     wanted = dates_and_times(times, "the history's steps")
     missing = wanted[~wanted.isin(table.index)]
     if len(missing):

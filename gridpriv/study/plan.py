@@ -318,7 +318,7 @@ class StudyPlan:
         return tuple(replace(task, number=number) for number, task in enumerate(seen.values()))
 
     def _repeated(
-        self, place: tuple[str, str], method: Method, axes: Json, budget: privacy.Budget
+        self, grid: tuple[str, str], method: Method, axes: Json, budget: privacy.Budget
     ) -> Iterator[StudyTask]:
         # a method's own settings win over an axis
         given = dict(self.settings) | axes | dict(method.settings)
@@ -334,7 +334,7 @@ class StudyPlan:
         except InputError as error:
             raise InputError(f"method {method.name!r}: {error}") from None
         for settings in runs:
-            yield StudyTask(0, *place, method.name, settings)
+            yield StudyTask(0, *grid, method.name, settings)
 
     def as_dict(self) -> Json:
         """Return the plan with the keys of a study file."""

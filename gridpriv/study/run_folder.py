@@ -255,8 +255,8 @@ def run_document(folder: Path) -> Json | None:
 
 
 def _unfinished(folder: Path) -> Path:
-    place = folder.resolve()
-    return place.with_name(f".{place.name}.unfinished")
+    resolved = folder.resolve()
+    return resolved.with_name(f".{resolved.name}.unfinished")
 
 
 def _check_identity(store: Store, runs: Runs) -> None:
