@@ -1,6 +1,6 @@
 """Maps of a grid: zones, tie lines, branch loading, load shedding, or a value at every bus.
 
-Drawn are places of buses, halos of zones, branches, rings of load shedding, names.
+Drawn are positions of buses, halos of zones, branches, rings of load shedding, names.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class MapDrawing:
             self.axes.text(at[0], at[1], name, size=size, color=ink, **NUMBER)
 
     def _draw_shed(self) -> list[Floats]:
-        """Draw rings of area proportional to load shedding (MW); return their labels' places."""
+        """Draw rings of area proportional to load shedding (MW); return their labels' positions."""
         value, radius = self.grid.shed_mw, self.radius
         most, labelled = float(value.max(initial=0.0)), list[Floats]()
         if most < SMALLEST_MW:
@@ -226,7 +226,7 @@ class MapDrawing:
 
 
 def _page_positions(ax: Axes, xy: Floats) -> tuple[Floats, float]:
-    """Return the buses' places and their markers' radius in points of the page."""
+    """Return the buses' positions and their markers' radius in points of the page."""
     positions = xy - xy.min(axis=0)
     room = np.array(ax.get_position().size) * np.array(page_size(ax)) * 0.95
     positions = positions * float(np.min(room / np.maximum(np.ptp(positions, axis=0), 1e-9)))
@@ -241,7 +241,7 @@ def _page_positions(ax: Axes, xy: Floats) -> tuple[Floats, float]:
 
 
 def _spots(positions: Floats, ends: Ints) -> tuple[Floats, Floats]:
-    """Return places for names, and their distances from buses and branches."""
+    """Return positions for names, and their distances from buses and branches."""
     sides = [
         np.linspace(*v, 40) for v in zip(positions.min(axis=0), positions.max(axis=0), strict=True)
     ]
@@ -254,7 +254,7 @@ def _spots(positions: Floats, ends: Ints) -> tuple[Floats, Floats]:
 
 
 def separated(positions: Floats, least: float) -> Floats:
-    """Return places with those nearer than ``least`` separated equally."""
+    """Return positions with those nearer than ``least`` separated equally."""
     turn = 2.4 * np.arange(
         len(positions)
     )  # two buses at the same place are separated in a fixed direction
