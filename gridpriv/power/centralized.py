@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -238,7 +237,7 @@ class SolvedRelaxation:
     def limits(self) -> tuple[Limit, ...]:
         """Binding limits of the solution."""
         network, case = self.network, self.case
-        part = {name: self.z[a:b] for (name, a), (_, b) in pairwise(network.offsets.items())}
+        part = network.families(self.z)
         ends = (("p_from", "q_from"), ("p_to", "q_to"))
         across = np.arctan2(part["wi"], part["wr"])[network.pair_of]
         here = LimitedQuantities(

@@ -10,7 +10,7 @@ Lagrangian by each zone's deviations. It is a function of released demand and pu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from gridpriv.power.ac.interior import FIRST_MU, MU_FACTOR, Border, Iteration, i
 from gridpriv.power.ac.joint import tie_ends
 from gridpriv.power.ac.optimum import AcOptimum, acopf, overloaded
 from gridpriv.power.objective import AcObjective
-from gridpriv.power.zone import Network, Zone, coordinates
+from gridpriv.power.zone import Network, Zone, coordinates, with_demand
 from gridpriv.power.zone_agent import ZoneAgent
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def central_schedule(
     SolverError
         If no optimum is found.
     """
-    case, objective = _disclosed(network, zones, demands), network.objective
+    case, objective = with_demand(network.case, zones, demands), network.objective
     if deenergized_buses(case).all():  # no generation anywhere: there is no voltage to schedule
         return CentralSchedule(np.zeros(network.offsets["end"]), None)
     if ac and objective.kind != "imbalance":
@@ -153,14 +153,6 @@ def central_schedule(
     priced = objective.kind == "cost"
     relaxed = relax(case, "cost", imbalance_weight=objective.weight) if priced else relax(case)
     return CentralSchedule(relaxed.z, None)
-
-
-def _disclosed(network: Network, zones: Sequence[Zone], demands: Sequence[Floats]) -> Case:
-    """Return the case with the disclosed demands."""
-    pd, qd = np.zeros(network.case.n_bus), np.zeros(network.case.n_bus)
-    for zone, demand in zip(zones, demands, strict=True):
-        pd[zone.own], qd[zone.own] = np.split(demand, 2)
-    return replace(network.case, pd=pd, qd=qd)
 
 
 def estimated_optimum(
@@ -217,7 +209,7 @@ def schedule_in_rounds(
     parts = [ends.of(zone) for zone in zones]
     best_iterations: tuple[Iteration, ...] | None = None
     least, plan_shed = np.inf, 0.0
-    disclosed = _disclosed(network, zones, demands)
+    disclosed = with_demand(network.case, zones, demands)
     clearly_shed = CLEARLY_SHED * float(np.maximum(disclosed.pd, 0.0).sum())
     for estimated, first_mu in _searches(disclosed):
         if estimated and best_iterations is not None:

@@ -23,14 +23,15 @@ with ``imbalance`` p.u. squared per p.u.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.core.arrays import Complexes, Floats, Ints
+from gridpriv.core.arrays import Complexes, Floats, Ints, sums_at
 from gridpriv.grid.case import PIECEWISE, Case
 from gridpriv.grid.network import BranchAdmittance, branch_admittance
 from gridpriv.grid.zoning import Zoning, grouped
@@ -84,6 +85,10 @@ class Network:
         sizes["pc"] = len(self.piecewise)
         starts = np.concatenate([[0], np.cumsum(list(sizes.values()))])
         return dict(zip([*sizes, "end"], map(int, starts), strict=True))
+
+    def families(self, z: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Return the variables of the whole grid by family."""
+        return {name: z[a:b] for (name, a), (_, b) in pairwise(self.offsets.items())}
 
     @cached_property
     def angle_limits(self) -> tuple[Floats, Floats]:
@@ -185,6 +190,21 @@ def owner_of(case: Case, zones: Sequence[Zone]) -> Ints:
     for z, zone in enumerate(zones):
         owner[zone.own] = z
     return owner
+
+
+def mean_of_copies(network: Network, zones: Sequence[Zone], copies: Sequence[Floats]) -> Floats:
+    """Return the variables of the grid, each the mean of its copies; 0 without any."""
+    number, size = np.concatenate([zone.coordinates for zone in zones]), network.offsets["end"]
+    total = sums_at(number, np.concatenate(copies), size)
+    return np.asarray(total / np.maximum(np.bincount(number, minlength=size), 1.0))
+
+
+def with_demand(case: Case, zones: Sequence[Zone], demands: Sequence[Floats]) -> Case:
+    """Return a case with the demands (2 own,) of its zones, and none at other buses."""
+    pd, qd = np.zeros((2, case.n_bus))
+    for zone, demand in zip(zones, demands, strict=True):
+        pd[zone.own], qd[zone.own] = np.split(demand, 2)
+    return replace(case, pd=pd, qd=qd)
 
 
 def whole_grid(network: Network) -> Zone:

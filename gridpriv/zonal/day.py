@@ -33,7 +33,7 @@ from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.joint import ZoneBlock, joint_plan, tie_ends
 from gridpriv.power.ac.zone_redispatch import operating_unit
 from gridpriv.power.schedule import AcSchedule, CentralSchedule
-from gridpriv.power.zone import coordinates
+from gridpriv.power.zone import coordinates, with_demand
 from gridpriv.zonal.prepared import Prepared
 
 LOOK_AHEAD = 24
@@ -252,9 +252,6 @@ def _schedule(
 ) -> CentralSchedule:
     """Return one step of the plan as a schedule of zones."""
     case, zones = step.network.case, step.zones
-    pd, qd = np.zeros((2, case.n_bus))
-    for zone, demand in zip(zones, demands, strict=True):
-        pd[zone.own], qd[zone.own] = np.split(demand, 2)
     dispatch = joint_plan(case, blocks)
     names = {block.zone.name: block for block in blocks}
     slopes = tuple(
@@ -264,7 +261,7 @@ def _schedule(
     level = max((block.price_level for block in blocks), default=1.0)
     ends = tie_ends(case, zones).number[0] >= 0
     voltage = np.where(ends, dispatch.vm * np.exp(1j * dispatch.va), 0.0)
-    state = ac_flow(replace(case, pd=pd, qd=qd), dispatch)
+    state = ac_flow(with_demand(case, zones, demands), dispatch)
     shed = np.array([dispatch.p_shed[zone.own].sum() for zone in zones])
     schedule = AcSchedule(
         voltage, slopes, max(level, 1.0), shed, tuple(prices[zone.gens] for zone in zones)
@@ -307,10 +304,9 @@ def _follow_energy(output: Floats, before: Floats, after: Floats, chronology: Ch
     hours = chronology.hours
     for k, storage in enumerate(chronology.storages):
         gained = (after[k] - (1.0 - storage.loss * hours) * before[k]) / hours
-        charged = gained / storage.charge_efficiency if gained > 0 else None
-        output[storage.gen] = (
-            -gained * storage.discharge_efficiency if charged is None else -charged
-        )
+        charge = gained / storage.charge_efficiency
+        discharge = gained * storage.discharge_efficiency
+        output[storage.gen] = -charge if gained > 0 else -discharge
 
 
 def _energies(optimum: DayOptimum, chronology: Chronology, count: int) -> Floats:

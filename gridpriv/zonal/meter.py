@@ -31,7 +31,7 @@ import numpy as np
 from gridpriv.core.arrays import Floats
 from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
-from gridpriv.power.zone import Zone
+from gridpriv.power.zone import Zone, owner_of
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.linear import DEVIATION, Disclosure
 from gridpriv.privacy.perturbation import NoiseRule
@@ -212,11 +212,8 @@ def derivatives(result: RedispatchedRun) -> MeterDerivatives | None:
         return None
     if redispatch.state.deenergized.all() or result.case.n_bus > MOST_BUSES:
         return None
-    zone_of = np.zeros(result.case.n_bus, dtype=np.int64)
-    for number, zone in enumerate(result.zone_models):
-        zone_of[zone.own] = number
     dispatch = joint_dispatch(result.case, result.zone_models, redispatch.plans)
-    schedule = Schedule(zone_of, redispatch.scheduled)
+    schedule = Schedule(owner_of(result.case, result.zone_models), redispatch.scheduled)
     try:
         return meter_derivatives(redispatch.state, dispatch, schedule)
     except (PowerFlowError, RuntimeError):  # no state, or a singular Jacobian: at the nose

@@ -133,13 +133,8 @@ def coordinate_units(network: Network, number: Ints, zones: int) -> Floats:
 
 def reactive_flows(network: Network, number: Ints) -> Bools:
     """Return a mask of reactive flows among coordinates of a network."""
-    start = network.offsets
-    q_from, q_to = (
-        (number >= start[flow]) & (number < start[flow] + network.case.n_branch)
-        for flow in ("q_from", "q_to")
-    )
-    either: Bools = q_from | q_to
-    return either
+    family = network.families(np.arange(network.offsets["end"]))
+    return np.isin(number, np.concatenate([family["q_from"], family["q_to"]]))
 
 
 def step_size(settings: Settings, smooth: Callable[[], tuple[float, float]]) -> StepSize:

@@ -5,8 +5,6 @@ Local: computed from private demand.
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,8 +26,7 @@ def solution_of_variables(network: Network, z: Floats) -> GridState:
     Angles are computed from wi/wr along a spanning tree; they are consistent on every branch only
     where the relaxation is tight. Negative load shedding is a surplus.
     """
-    case, start = network.case, network.offsets
-    part = {name: z[start[name] : start[after]] for name, after in pairwise(start)}
+    case, part = network.case, network.families(z)
     s_from = part["p_from"] + 1j * part["q_from"]
     s_to = part["p_to"] + 1j * part["q_to"]
     w = np.maximum(part["w"], 0.0)

@@ -28,7 +28,7 @@ from gridpriv.power.ac.grid_redispatch import GridRedispatch
 from gridpriv.power.ac.state import GridState, limit_table
 from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.problem import solver_version
-from gridpriv.power.zone import Network, Zone, tie_prices
+from gridpriv.power.zone import Network, Zone, mean_of_copies, tie_prices
 from gridpriv.power.zone_agent import ZoneOutcome
 from gridpriv.privacy.accounting import published_total
 from gridpriv.privacy.certificate import ZoneCertificate, noise_caveat
@@ -544,9 +544,6 @@ class RunResult(FinishedRun):
             s = self.redispatch.state
             shed = s.p_shed - s.curtailment, s.q_shed
             return GridState(s.case, s.vm, s.va, s.s_from, s.s_to, s.pg, s.qg, *shed)
-        size = self.network.offsets["end"]
-        total, holders = np.zeros(size), np.zeros(size)
-        for zone, after in zip(self.zone_models, self.outcomes, strict=True):
-            total[zone.coordinates] += after.z
-            holders[zone.coordinates] += 1.0
-        return solution_of_variables(self.network, total / np.maximum(holders, 1.0))
+        copies = [outcome.z for outcome in self.outcomes]
+        z = mean_of_copies(self.network, self.zone_models, copies)
+        return solution_of_variables(self.network, z)

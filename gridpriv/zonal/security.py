@@ -35,6 +35,7 @@ from gridpriv.power.security import (
     security_analysis,
     worst_loading,
 )
+from gridpriv.power.zone import with_demand
 from gridpriv.zonal.documents import AfterOutage, CorrectionRow, Prevention, SecurityDocument
 from gridpriv.zonal.result import RunAnalysis, RunResult
 from gridpriv.zonal.settings import LOCAL, SHARED, ZONE, Security, check_view_of
@@ -364,13 +365,13 @@ def viewed_case(result: RunResult, view: str = SHARED) -> Case:
         If the view is of no zone, or a zone has released no demand.
     """
     check_view_of(view, result.zoning.names, result.rules.perturbation.target)
-    demand = np.zeros((2, result.case.n_bus))
+    demands = []
     for zone, outcome in zip(result.zone_models, result.outcomes, strict=True):
-        demand_of_zone = zone.demand if view == f"{ZONE}{zone.name}" else outcome.released
-        if demand_of_zone is None:
+        demand = zone.demand if view == f"{ZONE}{zone.name}" else outcome.released
+        if demand is None:
             raise InputError(
                 f"zone {zone.name} has released no demand: {result.early}"
                 "; use a run that releases demand"
             )
-        demand[:, zone.own] = demand_of_zone.reshape(2, -1)
-    return replace(public_network(result.case), pd=demand[0], qd=demand[1])
+        demands.append(demand)
+    return with_demand(public_network(result.case), result.zone_models, demands)

@@ -254,7 +254,7 @@ def _add_ramps(
     if len(output) < 2:
         return
     both = (on[1:] > 0) & (on[:-1] > 0)
-    capacity = np.where(np.isfinite(high[1:]), high[1:], np.inf)
+    capacity = np.nan_to_num(high[1:], nan=np.inf, posinf=np.inf)  # inf * 0 is nan
     least = np.where(both, -down, -np.maximum(capacity, down))
     most = np.where(both, up, np.maximum(capacity, up))
     program.add_sums(least, most, (output[1:], 1.0), (output[:-1], -1.0))
@@ -339,13 +339,6 @@ def commitment(case: Case, chronology: Chronology, need: Floats) -> Bools:
     return np.column_stack([x[running[g]] > 0.5 for g in range(case.n_gen)])
 
 
-def _priced(program: QuadraticProgram, count: int, low: float, high: float, price: float) -> Ints:
-    """Add variables at a price per unit."""
-    added = program.add_variables(count, low, high)
-    program.add_cost(added, price)
-    return added
-
-
 def _solved(program: QuadraticProgram, whole: Ints) -> Floats:
     """Return the solution of a mixed-integer linear program.
 
@@ -384,7 +377,10 @@ def _reserve(
         chronology.reserve_most[:, g],
         hours * chronology.reserve_price[:, g],
     )
-    up, down = (_priced(program, count, 0.0, limits_of_reserve[k], prices[k]) for k in (0, 1))
+    up, down = (
+        program.add_variables(count, 0.0, most, price=price)
+        for most, price in zip(limits_of_reserve, prices, strict=True)
+    )
     program.add_sums(-np.inf, 0.0, (output, 1.0), (up, 1.0), (on, -limits[1]))
     program.add_sums(0.0, np.inf, (output, 1.0), (down, -1.0), (on, -limits[0]))
     return up, down
@@ -412,7 +408,7 @@ def _cost(
     limits: tuple[float, float],
 ) -> None:
     """Add a generator's cost in $/h, the largest of its tangents."""
-    height = _priced(program, len(output), -np.inf, np.inf, 1.0)
+    height = program.add_variables(len(output), price=1.0)
     for point in np.unique(np.linspace(*limits, TANGENTS)):
         slope = marginal_cost(case.cost[g], case.base_mva, float(point))
         level = cost_at(case.cost[g], case.base_mva, float(point)) - slope * point
@@ -426,7 +422,7 @@ def _starts(
     count = len(on)
     if count < 2:
         return
-    start = _priced(program, count, 0.0, 1.0, switch.start_cost / hours)
+    start = program.add_variables(count, 0.0, 1.0, price=switch.start_cost / hours)
     stop = program.add_variables(count, 0.0, 1.0)
     changes = (on[1:], 1.0), (on[:-1], -1.0), (start[1:], -1.0), (stop[1:], 1.0)
     program.add_sums(0.0, 0.0, *changes)

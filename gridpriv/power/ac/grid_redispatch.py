@@ -53,7 +53,7 @@ from gridpriv.power.ac.zone_redispatch import (
     tie_places,
 )
 from gridpriv.power.objective import generation_cost
-from gridpriv.power.zone import FLOWS, Network, Zone, owner_of
+from gridpriv.power.zone import Network, Zone, mean_of_copies, owner_of
 
 MOST_REPLANS = 10
 AS_MEASURED = 1
@@ -164,16 +164,9 @@ def agreed_boundaries(
     network: Network, zones: Sequence[Zone], averages: Sequence[Floats]
 ) -> tuple[Boundary, ...]:
     """Return every zone's boundary from the mean of the last sent copies; public."""
-    size = network.offsets["end"]
-    total, holders = np.zeros(size), np.zeros(size)
-    for zone, average in zip(zones, averages, strict=True):
-        total[zone.coordinates] += average
-        holders[zone.coordinates] += 1.0
-    mean = total / np.maximum(holders, 1.0)
-    start, case = network.offsets, network.case
-    p_from, q_from, p_to, q_to = (mean[start[flow] : start[flow] + case.n_branch] for flow in FLOWS)
-    s_from, s_to, w = p_from + 1j * q_from, p_to + 1j * q_to, mean[: case.n_bus]
-    return tuple(_boundary(zone, s_from, s_to, w) for zone in zones)
+    part = network.families(mean_of_copies(network, zones, averages))
+    s_from, s_to = part["p_from"] + 1j * part["q_from"], part["p_to"] + 1j * part["q_to"]
+    return tuple(_boundary(zone, s_from, s_to, part["w"]) for zone in zones)
 
 
 def scheduled_boundaries(

@@ -312,8 +312,7 @@ def add_generation_cost(model: AcModel, unit: float) -> None:
             continue
         slopes, intercepts = piecewise_lines(cost, case.base_mva)
         begin = cost_at(cost, case.base_mva, float(program.start[output[0]])) / unit
-        height = program.add_variables(1, start=begin)
-        program.add_cost(height, 1.0)
+        height = program.add_variables(1, start=begin, price=1.0)
         above = program.add_rows(len(slopes), -np.inf, -intercepts / unit)
         program.add_linear(above, np.repeat(output, len(slopes)), slopes / unit)
         program.add_linear(above, np.repeat(height, len(slopes)), -1.0)

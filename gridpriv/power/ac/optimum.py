@@ -469,9 +469,7 @@ def add_changes(model: AcModel, norm: Norm) -> tuple[Ints, Ints]:
             program.add_cost(part, 0.0, 1.0)
         return p, q
     pairs = norm in ("box", "pair")
-    sizes = [program.add_variables(n, 0.0) for _ in range(1 if pairs else 2)]
-    for size in sizes:
-        program.add_cost(size, 1.0)
+    sizes = [program.add_variables(n, 0.0, price=1.0) for _ in range(1 if pairs else 2)]
     for part, size in zip((p, q), sizes * 2 if pairs else sizes, strict=True):
         for sign in (1.0, -1.0):
             program.add_sums(0.0, np.inf, (size, 1.0), (part, sign))

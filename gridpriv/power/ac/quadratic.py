@@ -203,12 +203,14 @@ class QuadraticProgram:
         low: Floats | float = -np.inf,
         high: Floats | float = np.inf,
         start: Floats | float = 0.0,
+        price: Floats | float = 0.0,
     ) -> Ints:
-        """Add variables between bounds, with a starting point."""
+        """Add variables between bounds, with a starting point, at a price per unit."""
         added = np.arange(self.columns, self.columns + count)
         self.columns += count
         below, above = np.full(count, low, float), np.full(count, high, float)
         self._bounds.append((below, above, np.clip(start, below, above)))
+        self.add_cost(added, price)
         return added
 
     def add_rows(
@@ -240,9 +242,7 @@ class QuadraticProgram:
 
     def add_slack(self, row: Ints, factor: Floats | float, price: Floats | float) -> None:
         """Add ``factor`` s to each row, with s >= 0 at a price."""
-        slack = self.add_variables(len(row), 0.0)
-        self.add_linear(row, slack, factor)
-        self.add_cost(slack, price)
+        self.add_linear(row, self.add_variables(len(row), 0.0, price=price), factor)
 
     def add_product(self, row: Ints, i: Ints, j: Ints, factor: Floats | float) -> None:
         """Add ``factor`` x_i x_j to each row."""
