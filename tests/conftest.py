@@ -130,6 +130,7 @@ def few_replans():
         yield
 
 
+OF_NOISE = {"budget", "delta", "target_delta", "beta", "protects", "noise"}
 BASELINES: dict[tuple[object, ...], dict[str, object]] = {}
 
 
@@ -137,14 +138,18 @@ BASELINES: dict[tuple[object, ...], dict[str, object]] = {}
 def shared_baselines():
     """Compute the baselines of a grid's runs once per process, for tests of other things.
 
-    The seed has no effect: baselines have no noise (tests/zonal/test_baselines.py).
+    The seed has no effect: baselines have no noise (tests/zonal/test_baselines.py). Settings of
+    noise have none where nothing is drawn.
     """
     honest = zonal_run._baseline
 
     def shared(result, scale, zones, given):
         grid = (result.case.fingerprint, result.zoning.names, result.zoning.zone_of.tobytes())
-        settings = repr((replace(result.settings, seed=None), given))
-        key = (*grid, result.network.objective.kind, scale, settings)
+        settings = replace(result.settings, **({"seed": None} | given)).as_given()
+        if settings["mechanism"] == "none":
+            settings = {key: value for key, value in settings.items() if key not in OF_NOISE}
+        replans = [getattr(grid_redispatch, name) for name in REPLANS]
+        key = (*grid, result.network.objective.kind, scale, repr((settings, replans)))
         if key not in BASELINES:
             BASELINES[key] = honest(result, scale, zones, given)
         return dict(BASELINES[key])

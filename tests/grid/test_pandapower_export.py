@@ -89,7 +89,7 @@ def assert_power_flow_agrees(filled: Any, tolerance: float = 1e-6) -> None:
     "make",
     [
         networks.case14,
-        networks.case118,
+        pytest.param(networks.case118, marks=pytest.mark.slow),
         networks.iceland,
         networks.create_kerber_landnetz_freileitung_1,
     ],
@@ -105,7 +105,7 @@ def test_there_and_back_power_flow_and_losses_agree(make: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["case14", "case118"])
+@pytest.mark.parametrize("name", ["case14", pytest.param("case118", marks=pytest.mark.slow)])
 def test_a_case_without_a_net_gets_one(name: str) -> None:
     case = load_case(name)
     net, _ = write_net(case)
@@ -114,7 +114,7 @@ def test_a_case_without_a_net_gets_one(name: str) -> None:
     assert_power_flow_agrees(filled, tolerance=2e-6)
 
 
-@pytest.mark.parametrize("name", ["case14", "case118"])
+@pytest.mark.parametrize("name", ["case14", pytest.param("case118", marks=pytest.mark.slow)])
 def test_a_written_net_is_the_case(name: str) -> None:
     case = load_case(name)
     net, link = write_net(case)
@@ -157,7 +157,13 @@ def with_a_price(net: Any) -> Any:
     return net
 
 
-@pytest.mark.parametrize("make", [networks.case33bw, networks.create_kerber_landnetz_freileitung_1])
+@pytest.mark.parametrize(
+    "make",
+    [
+        networks.create_kerber_landnetz_freileitung_1,
+        pytest.param(networks.case33bw, marks=pytest.mark.slow),
+    ],
+)
 def test_a_tight_optimum_is_its_own_power_flow(make: Any) -> None:
     """pandapower case -> relaxation -> pandapower: on radial grids flows agree to 1e-6 MW."""
     net = with_a_price(make())

@@ -92,14 +92,21 @@ NETS = {
 }
 
 
-@pytest.mark.parametrize("name", NETS)
+LARGE = ("case118", "oberrhein")
+"""Nets whose elements others have too."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in NETS],
+)
 def test_the_nets_own_power_flow_satisfies_the_case(name: str) -> None:
     net = solved(NETS[name]())
     converted = convert_net(net)
     assert mismatch_mva(net, converted) < 1e-6
 
 
-@pytest.mark.parametrize("name", ["case14", "case118"])
+@pytest.mark.parametrize("name", ["case14", pytest.param("case118", marks=pytest.mark.slow)])
 def test_line_flows_of_the_net_are_the_admittance_flows(name: str) -> None:
     net = solved(NETS[name]())
     converted = convert_net(net)

@@ -100,7 +100,10 @@ GRIDS = {
 }
 
 
-SOME = [name if name != "case118" else pytest.param(name, marks=pytest.mark.slow) for name in GRIDS]
+def grids_but(*large):
+    """Return the grids' names; tests of large ones are slow."""
+    slow = pytest.mark.slow
+    return [pytest.param(name, marks=slow) if name in large else name for name in GRIDS]
 
 
 def analysed(case, rating="C"):
@@ -122,7 +125,7 @@ def energized_part(outage):
     )
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", grids_but("case39", "case118"))
 def test_every_single_outage_has_the_state_of_an_independent_power_flow(name):
     """One slack bus and no reactive limits: a textbook power flow after the outage."""
     case = classic(GRIDS[name]())
@@ -148,7 +151,7 @@ def test_every_single_outage_has_the_state_of_an_independent_power_flow(name):
     assert compared > 0.8 * (case.n_branch + case.n_gen)
 
 
-@pytest.mark.parametrize("name", GRIDS)
+@pytest.mark.parametrize("name", grids_but("case118"))
 def test_generators_take_up_an_outage_in_proportion_to_headroom_within_reactive_limits(name):
     case = GRIDS[name]()
     before, within = analysed(case), 0
@@ -226,7 +229,7 @@ def test_loadings_and_voltages_are_those_of_pandapower_after_each_line_outage(na
     assert compared > 20
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", grids_but("case118"))
 def test_the_state_found_near_the_one_before_is_that_of_a_power_flow_from_the_start(name):
     case = GRIDS[name]()
     before = analysed(case)

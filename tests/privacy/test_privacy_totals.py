@@ -134,25 +134,24 @@ def test_equal_pure_charges_have_the_total_of_the_definition(each, count, delta)
     assert divergence(epsilon) <= delta < divergence(epsilon * (1 - 1e-9))
 
 
-@pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.05])
 @pytest.mark.parametrize("each", [0.01, 0.7, 5.0])
 @pytest.mark.parametrize("count", [1, 2, 3, 40, 150])
-def test_equal_laplace_charges_are_between_the_bounds_of_dp_accounting(each, count, delta):
+def test_equal_laplace_charges_are_between_the_bounds_of_dp_accounting(each, count):
     """Its optimistic estimate is never above the true total, its pessimistic one never below."""
-    low, high = (
+    losses = [
         pld.privacy_loss_distribution.from_laplace_mechanism(
             1.0 / each,
             pessimistic_estimate=above,
             value_discretization_interval=1e-3 * min(each, 1.0),
             use_connect_dots=above,
-        )
-        .self_compose(count)
-        .get_epsilon_for_delta(delta)
+        ).self_compose(count)
         for above in (False, True)
-    )
-    total = total_epsilon({Charge("laplace", 1.0 / each): count}, delta)
-    assert low * (1 - 1e-12) <= total <= high * (1 + 1e-5) + 1e-15
-    assert high - low <= 0.004 * high  # else the bounds say nothing
+    ]
+    for delta in (1e-9, 1e-5, 0.05):
+        low, high = (loss.get_epsilon_for_delta(delta) for loss in losses)
+        total = total_epsilon({Charge("laplace", 1.0 / each): count}, delta)
+        assert low * (1 - 1e-12) <= total <= high * (1 + 1e-5) + 1e-15
+        assert high - low <= 0.004 * high  # else the bounds say nothing
 
 
 @pytest.mark.parametrize(
@@ -245,7 +244,7 @@ def test_one_laplace_release_costs_what_its_two_densities_say(epsilon, delta):
         total_epsilon({Charge("laplace", 1.0 / epsilon): 1}, delta),
         1.0 / epsilon,
     )
-    t = np.concatenate([np.linspace(-1.0, 0.0, 1001), np.geomspace(1e-12, 1.0, 1_000_001)])
+    t = np.concatenate([np.linspace(-1.0, 0.0, 1001), np.geomspace(1e-12, 1.0, 200_001)])
     reported = laplace.cdf(t, 0.0, scale) - np.exp(bound) * laplace.cdf(t, 1.0, scale)
     assert reported.max() <= delta * (1.0 + 1e-9) + 1e-14
     if bound > 0.0:

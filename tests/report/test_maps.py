@@ -263,21 +263,23 @@ def test_svg_is_well_formed_and_escapes_names() -> None:
     assert {"zone <1>", "zone a&b", 'zone "$c$"', "14"} <= set(shown)
 
 
-@pytest.mark.usefixtures("painted")
-def test_a_runs_report_shows_its_loading_and_a_public_one_does_not(tmp_path: Path) -> None:
+def test_a_runs_report_shows_its_loading_and_a_public_one_does_not(
+    tmp_path: Path, paint: Any
+) -> None:
     from gridpriv.cli.main import main
     from gridpriv.report.source import read_source
 
     words = ["run", "case14", "--rounds", "1", "--planning", "soc", "--no-reference", "--quiet"]
     assert main([*words, "--out", str(tmp_path / "run")]) == 0
-    assert main(["report", str(tmp_path / "run")]) == 0
+    with paint():
+        assert main(["report", str(tmp_path / "run"), "--format", "html"]) == 0
+        assert main(["report", str(tmp_path / "run"), "--format", "html", "--public"]) == 0
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Branch flow (MVA; no limits given)" in page
     flows = flows_of(read_source(tmp_path / "run"))
     assert flows is not None
     lines = pd.read_csv(tmp_path / "run" / "res_line.csv")
     assert (flows.mva >= lines.p_from_mw.abs() - 1e-9).all()
-    assert main(["report", str(tmp_path / "run"), "--public"]) == 0
     public = (tmp_path / "run" / "public" / "report-public.html").read_text()
     assert not re.search(r"MVA\b", public.replace("Base (MVA)", ""))
     assert "load shedding" not in public

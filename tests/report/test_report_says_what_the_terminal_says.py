@@ -211,6 +211,7 @@ def test_the_prior_only_row_of_a_study_is_that_of_a_run_that_asks_for_it(
         methods=[*methods, NOISY],
         seeds=[1, 2],
         settings={"solver": "clarabel", "beta": "30MW"},
+        reference=False,
     )
     study = compare(plan, out=tmp_path / "study", jobs=1)
     silent = study.runs[study.runs.method == "prior-only"]

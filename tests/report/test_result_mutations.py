@@ -75,9 +75,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "release",
     ]
     attack = ["attack", *RUN, "--mechanism", "none", "--bus", "5", "--attack-rounds", "1"]
+    demands = independence.other_demands
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(independence, "other_demands", lambda run: demands(run)[:1])
         patch.setattr(independence, "REPEATS", 60)  # an audit of few draws has the same fields
         patch.setattr(independence, "RUNS", 2)
+        patch.setattr(independence, "DRAWS", 150)
         for name, words in {
             "study": ["compare", *STUDY],
             "run": ["run", *RUN, "--seed", "1"],

@@ -90,7 +90,7 @@ def cost(result, chronology):
     return generated + chronology.hours * result.series.case.base_mva * held
 
 
-@pytest.mark.parametrize("zones", [1, 3])
+@pytest.mark.parametrize("zones", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_day_costs_what_a_central_optimum_of_all_its_steps_does(tmp_path, zones):
     series, chronology = day(tmp_path, 4)
     case = series.case

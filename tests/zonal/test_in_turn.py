@@ -63,7 +63,8 @@ def test_what_is_public_does_not_depend_on_who_replans_when(
         monkeypatch.setattr(
             grid_redispatch, "FIRMNESS_FACTORS", grid_redispatch.FIRMNESS_FACTORS[:1]
         )
-        monkeypatch.setattr(grid_redispatch, "MOST_REPLANS", 3)
+        monkeypatch.setattr(grid_redispatch, "MOST_REPLANS", 1)
+        monkeypatch.setattr(grid_redispatch, "MOST_DAMPED", 1)
     honest, ranked, turns = grid_redispatch._in_turn, sorted, list[list[int]]()
 
     def ordered(reverse: bool):
