@@ -147,15 +147,15 @@ def read_study(folder: str | Path) -> Study:
     InputError
         If it has no study, one of another format, or a damaged one.
     """
-    place = Path(folder)
-    manifest = read_manifest(place)
+    path = Path(folder)
+    manifest = read_manifest(path)
     entries: Json = {}
     if not manifest["finished"]:
-        entries = _joined(parts_in(place))
-        manifest = read_manifest(place)  # it may have been finished during reading
+        entries = _joined(parts_in(path))
+        manifest = read_manifest(path)  # it may have been finished during reading
     if manifest["finished"]:
-        entries = tables_in(place, manifest)
-    return study_of(place, manifest, entries)
+        entries = tables_in(path, manifest)
+    return study_of(path, manifest, entries)
 
 
 def study_of(folder: Path, manifest: Json, result: Json) -> Study:
@@ -204,17 +204,17 @@ def part_files(folder: Path) -> list[Path]:
 
 def parts_in(folder: Path) -> list[StoredRun]:
     """Return the parts of an unfinished folder; refuse a damaged one."""
-    matches = []
+    runs = []
     for path in part_files(folder):
         try:
-            matches.append(read_part(path))
+            runs.append(read_part(path))
         except FileNotFoundError:  # the study was finished meanwhile
             continue
         except DamagedError as error:
             raise InputError(
                 f"{error}. The command that began the study, with --resume, makes it again"
             ) from error
-    return matches
+    return runs
 
 
 def _joined(parts: list[StoredRun]) -> Json:

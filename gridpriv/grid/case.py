@@ -244,11 +244,11 @@ BUS_FIELDS = ("bus_id", *STATE_FIELDS, "reference")
 
 def case_of(case: Case, buses: Ints, branches: Ints, gens: Ints, **changed_fields: Floats) -> Case:
     """Return the case of some elements, with some fields given; they must be at its buses."""
-    place = np.full(case.n_bus, -1)
-    place[buses] = np.arange(len(buses))
+    new_index = np.full(case.n_bus, -1)
+    new_index[buses] = np.arange(len(buses))
     parts = ((BUS_FIELDS, buses), (BRANCH_FIELDS, branches), (GEN_FIELDS, gens))
     changes: dict[str, Any] = {n: getattr(case, n)[at] for names, at in parts for n in names}
-    changes |= {name: place[changes[name]] for name in ("f_bus", "t_bus", "gen_bus")}
+    changes |= {name: new_index[changes[name]] for name in ("f_bus", "t_bus", "gen_bus")}
     changes |= emergency_ratings(case, branches)
     changes["cost"] = tuple(case.cost[g] for g in gens.tolist()) if case.cost else ()
     changes["groups"] = {k: tuple(v[i] for i in buses.tolist()) for k, v in case.groups.items()}

@@ -432,8 +432,8 @@ def net_storages(case: Case, path: Path) -> tuple[Case, list[StorageEntry]]:
     _check_same_grid(
         case, path, "storage", set(case.bus_id.tolist()) <= set(own.case.bus_id.tolist())
     )
-    place = [own.case.index_of[bus] for bus in case.bus_id.tolist()]
-    if not all(np.array_equal(getattr(case, d), getattr(own.case, d)[place]) for d in ("pd", "qd")):
+    order = [own.case.index_of[bus] for bus in case.bus_id.tolist()]
+    if not all(np.array_equal(getattr(case, d), getattr(own.case, d)[order]) for d in ("pd", "qd")):
         raise InputError(
             f"the set points of net.storage in {path} are part of its own demand, but the case has "
             "another demand. Give the storages as --storage FILE.csv, or leave out --demand."

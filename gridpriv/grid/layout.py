@@ -44,22 +44,22 @@ def bus_positions(case: Case, zoning: Zoning) -> Floats:
     A case with coordinates keeps them, in an equirectangular projection where they can
     be longitude and latitude.
     """
-    placed = _laid_out(case, zoning) if case.xy is None else _projected(case.xy)
-    placed.setflags(write=False)
-    return placed
+    positions = _laid_out(case, zoning) if case.xy is None else _projected(case.xy)
+    positions.setflags(write=False)
+    return positions
 
 
 def network_tables(case: Case, zoning: Zoning) -> tuple[DataFrame, DataFrame]:
     """Return a grid's buses, with position and zone, and its branches (public)."""
     from pandas import DataFrame
 
-    place = bus_positions(case, zoning)
+    positions = bus_positions(case, zoning)
     buses = DataFrame(
         {
             "bus": case.bus_id,
             "zone": [zoning.names[z] for z in zoning.zone_of],
-            "x": place[:, 0],
-            "y": place[:, 1],
+            "x": positions[:, 0],
+            "y": positions[:, 1],
             "generator": np.isin(np.arange(case.n_bus), case.gen_bus),
         }
     )

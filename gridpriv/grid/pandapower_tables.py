@@ -203,16 +203,16 @@ def bus_table(
         np.add.at(table[:, 4], end, base * shunt.real)
         np.add.at(table[:, 5], end, base * shunt.imag)
     low, high = voltage_bands(net, ids, bus_of)
-    place = {int(number): row for row, number in enumerate(ids)}
+    row_of = {int(number): row for row, number in enumerate(ids)}
     for _, bus, set_point in fixed_voltages(net):
-        if bus in bus_of and low[place[bus_of[bus]]] <= high[place[bus_of[bus]]]:
-            low[place[bus_of[bus]]] = high[place[bus_of[bus]]] = set_point
+        if bus in bus_of and low[row_of[bus_of[bus]]] <= high[row_of[bus_of[bus]]]:
+            low[row_of[bus_of[bus]]] = high[row_of[bus_of[bus]]] = set_point
     table[:, 0], table[:, 6], table[:, 10] = ids, 1, 1
     table[:, 11], table[:, 12] = high, low
     solved = frame(net, "res_bus")
     if len(solved) and solved.index.equals(net.bus.index):
         buses = [bus for bus in net.bus.index if int(bus) in bus_of]
-        solved, rows = solved.reindex(buses), np.array([place[bus_of[int(bus)]] for bus in buses])
+        solved, rows = solved.reindex(buses), np.array([row_of[bus_of[int(bus)]] for bus in buses])
         vm, va = (optional(solved, name, np.nan) for name in ("vm_pu", "va_degree"))
         known = np.isfinite(vm) & np.isfinite(va)
         table[rows[known], 7], table[rows[known], 8] = vm[known], va[known]
@@ -228,13 +228,13 @@ def voltage_bands(
     and ``max_vm_pu`` narrow the band of its bus, as in pandapower's optimal power flow.
     """
     low, high = np.full(len(ids), -np.inf), np.full(len(ids), np.inf)
-    place = {int(number): row for row, number in enumerate(ids)}
+    row_of = {int(number): row for row, number in enumerate(ids)}
 
     def narrow(rows: pd.DataFrame, buses: list[int]) -> None:
-        here = np.array([bus in bus_of for bus in buses], dtype=bool)
-        at = np.array([place[bus_of[bus]] for bus in buses if bus in bus_of], dtype=np.int64)
-        np.maximum.at(low, at, optional(rows, "min_vm_pu", -np.inf)[here])
-        np.minimum.at(high, at, optional(rows, "max_vm_pu", np.inf)[here])
+        in_case = np.array([bus in bus_of for bus in buses], dtype=bool)
+        at = np.array([row_of[bus_of[bus]] for bus in buses if bus in bus_of], dtype=np.int64)
+        np.maximum.at(low, at, optional(rows, "min_vm_pu", -np.inf)[in_case])
+        np.minimum.at(high, at, optional(rows, "max_vm_pu", np.inf)[in_case])
 
     narrow(net.bus, [int(bus) for bus in net.bus.index])
     gens = frame(net, "gen")[in_service(net, "gen")]

@@ -156,18 +156,18 @@ def main(folder: str) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_WRITTEN, MOST_WRITTEN))
-    place = Path(folder)
-    request = json.loads((place / "request.json").read_text(encoding="utf-8"))
-    (place / ANSWER).write_text(json.dumps(answer(place, request)), encoding="utf-8")
+    directory = Path(folder)
+    request = json.loads((directory / "request.json").read_text(encoding="utf-8"))
+    (directory / ANSWER).write_text(json.dumps(answer(directory, request)), encoding="utf-8")
 
 
-def answer(place: Path, request: dict[str, Any]) -> dict[str, Any]:
+def answer(directory: Path, request: dict[str, Any]) -> dict[str, Any]:
     """Return the tables of a file and the written file, or the reason it cannot be read."""
     from gridpriv.grid.powsybl_tables import network_tables
 
     step = "is not readable"
     try:
-        network = load(place / request["source"])
+        network = load(directory / request["source"])
         tables = network_tables(network)
         if "target" in request:
             step = f"has no place in the format {request['format']}"
@@ -176,7 +176,7 @@ def answer(place: Path, request: dict[str, Any]) -> dict[str, Any]:
             naming = {
                 "ucte.export.naming-strategy": "Counter"
             }  # others are not names of UCTE buses
-            form, target = request["format"], place / request["target"]
+            form, target = request["format"], directory / request["target"]
             network.save(target, format=form, parameters=naming if form == "UCTE" else {})
     except Exception as error:  # native code may raise anything for a damaged file
         reason = " ".join(str(error).split()) or type(error).__name__
@@ -358,25 +358,25 @@ def _in_process(
     suffix = source.suffix.lower()
     content = checked_content(source)
     with TemporaryDirectory(prefix="gridpriv-") as folder:
-        place = Path(folder)
+        directory = Path(folder)
         request = {"source": f"case{ENDINGS.get(POWSYBL_FORMATS.get(suffix, ''), suffix)}"}
         request |= writing or {}
-        (place / request["source"]).write_bytes(content)
-        (place / "request.json").write_text(json.dumps(request), encoding="utf-8")
-        answer = _answer(place, label or str(source))
-        output = read_bytes(place / request["target"], "written file") if writing else b""
+        (directory / request["source"]).write_bytes(content)
+        (directory / "request.json").write_text(json.dumps(request), encoding="utf-8")
+        answer = _answer(directory, label or str(source))
+        output = read_bytes(directory / request["target"], "written file") if writing else b""
     return answer, output
 
 
-def _answer(place: Path, source: str) -> dict[str, Any]:
+def _answer(directory: Path, source: str) -> dict[str, Any]:
     boot = f"import sys; sys.path[:] = {sys.path!r}; from gridpriv.grid.powsybl import main"
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-c", f"{boot}; main({str(place)!r})"],
+            [sys.executable, "-P", "-c", f"{boot}; main({str(directory)!r})"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            cwd=place,
+            cwd=directory,
             timeout=LONGEST_WAIT,
             check=False,
         )
@@ -385,7 +385,7 @@ def _answer(place: Path, source: str) -> dict[str, Any]:
         code = "time out"
     answer: dict[str, Any] = {}
     with suppress(ValueError, InputError):
-        answer = json.loads(read_bytes(place / ANSWER, "answer"))
+        answer = json.loads(read_bytes(directory / ANSWER, "answer"))
     if "error" in answer:
         raise InputError(f"case file {source} {answer['error']}")
     if not answer:

@@ -161,12 +161,12 @@ class Buses:
     def table(self) -> Floats:
         """Return MATPOWER's bus table."""
         numbers = self.numbers()
-        place = {i: row for row, i in enumerate(numbers)}
+        row_of = {i: row for row, i in enumerate(numbers)}
         table = np.zeros((len(numbers), mpc.BUS_COLUMNS))
         for i, bus in enumerate(self.every):
             powers = bus.demand.real, bus.demand.imag, bus.shunt.real, bus.shunt.imag
             columns = [mpc.PD, mpc.QD, mpc.GS, mpc.BS]
-            table[place[self.root(i)], columns] += BASE_MVA * np.array(powers)
+            table[row_of[self.root(i)], columns] += BASE_MVA * np.array(powers)
         references = set(map(self.root, self.reference))
         low, high = (self.levels[f"{side}_voltage_limit"].to_dict() for side in ("low", "high"))
         for i, row in zip(numbers, table, strict=True):

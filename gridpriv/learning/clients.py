@@ -387,14 +387,15 @@ class Clients:
         """
         xp, width = namespace(self.x), self.shape[0]
         first = np.random.default_rng(0).normal(size=(width, min(RANK, width)))
-        matches = []
+        bases, parts = [], []
         for p in range(self.number):
             x, _ = self.part(p)
             basis = like(first, x)
             for _ in range(2):
                 basis, _ = xp.linalg.qr(xp.matmul(transposed(x), xp.matmul(x, basis)))
-            matches.append((basis, xp.matmul(x, basis)))
-        return xp.stack([basis for basis, _ in matches]), xp.concat([part for _, part in matches])
+            bases.append(basis)
+            parts.append(xp.matmul(x, basis))
+        return xp.stack(bases), xp.concat(parts)
 
     def curved(self, w: Array) -> tuple[Array, Array]:
         """Return mean gradients (P, J, 1), and mean Hessians in the leading directions, (P, r, r).

@@ -174,14 +174,14 @@ def _strokes(count: int, side: int) -> Floats:
 def _upright(images: Images) -> Images:
     """Return images without slant: rows are shifted until columns and rows are uncorrelated."""
     side = images.shape[1]
-    place = np.arange(side, dtype=images.dtype)
+    pixel = np.arange(side, dtype=images.dtype)
     mass = images.sum(axis=(1, 2)) + 1e-6
-    down = place - (images.sum(axis=2) @ place / mass)[:, None]
-    across = place - (images.sum(axis=1) @ place / mass)[:, None]
+    down = pixel - (images.sum(axis=2) @ pixel / mass)[:, None]
+    across = pixel - (images.sum(axis=1) @ pixel / mass)[:, None]
     together = np.einsum("nyx,ny,nx->n", images, down, across)
     alone = np.einsum("ny,ny->n", images.sum(axis=2), down**2)
     slant = np.clip(together / np.maximum(alone, 1e-3 * mass), -1.0, 1.0)
-    source = place[None, None] + slant[:, None, None] * down[:, :, None]
+    source = pixel[None, None] + slant[:, None, None] * down[:, :, None]
     lower = np.floor(source).astype(int)
     share = source - lower
 

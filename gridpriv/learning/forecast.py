@@ -346,7 +346,7 @@ def _levels(
     noisy = np.concatenate([values for values, _ in buses])
     means, variances = _posterior(noisy, buses[0][1])
     cuts = np.cumsum([len(values) for values, _ in buses])[:-1]
-    matches = []
+    levels = []
     for expected, variance, (values, noise), (total, zone_noise) in zip(
         np.split(means, cuts), np.split(variances, cuts), buses, zones, strict=True
     ):
@@ -356,8 +356,8 @@ def _levels(
         shift = variance * ((active - expected.sum()) / max(float(variance.sum()), 1e-300))
         own = np.maximum(expected + shift, 0.0) if noise > 0 else expected
         ratio = float(np.clip(total[1] / max(active, 1e-12), -1.0, 1.0))
-        matches.append((np.stack([own, ratio * own]), np.stack([variance, ratio**2 * variance])))
-    return matches
+        levels.append((np.stack([own, ratio * own]), np.stack([variance, ratio**2 * variance])))
+    return levels
 
 
 def _posterior(noisy: Floats, variance: float) -> tuple[Floats, Floats]:

@@ -241,7 +241,7 @@ class ModuleClients(Clients):
 
     def values(self, w: Array) -> Floats:
         """Return every client's mean loss at its own model, or at a common one."""
-        matches = []
+        mean_losses = []
         for p in range(self.number):
             x, targets = self.part(p)
             flat = like(w if len(w.shape) == 2 else w[p], x)[:, 0]
@@ -249,17 +249,17 @@ class ModuleClients(Clients):
                 self.functional.values(flat, x[k : k + 4 * CHUNK], targets[k : k + 4 * CHUNK])
                 for k in range(0, len(x), 4 * CHUNK)
             ]
-            matches.append(float(import_torch().cat(losses).mean()))
-        return np.array(matches)
+            mean_losses.append(float(import_torch().cat(losses).mean()))
+        return np.array(mean_losses)
 
     def errors(self, dataset: Dataset, models: Array) -> Floats:
         """Return the test errors of models (A, d, 1); equal ones are computed once."""
         torch = import_torch()
         if len(dataset.y_test) == 0:
             return np.full(len(models), math.nan)
-        distinct, place = torch.unique(models[:, :, 0], dim=0, return_inverse=True)
+        distinct, inverse = torch.unique(models[:, :, 0], dim=0, return_inverse=True)
         values = np.array([self._error(dataset, flat) for flat in distinct])
-        picked: Floats = values[place.cpu().numpy()]
+        picked: Floats = values[inverse.cpu().numpy()]
         return picked
 
     def _error(self, dataset: Dataset, flat: Array) -> float:

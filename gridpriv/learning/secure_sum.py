@@ -327,14 +327,14 @@ def secure_sum(transport: Transport, rule: SumRule, dimension: int, lost: Lost =
 def shamir(secret: bytes, needed: int, number: int) -> list[bytes]:
     """Return shares of a secret, of which ``needed`` recover it and fewer reveal nothing."""
     size = (PRIME.bit_length() + 7) // 8
-    law = [int.from_bytes(secret), *(secrets.randbelow(PRIME) for _ in range(needed - 1))]
-    matches = []
+    coefficients = [int.from_bytes(secret), *(secrets.randbelow(PRIME) for _ in range(needed - 1))]
+    shares = []
     for x in range(1, number + 1):
         value = 0
-        for coefficient in reversed(law):
+        for coefficient in reversed(coefficients):
             value = (value * x + coefficient) % PRIME
-        matches.append(value.to_bytes(size))
-    return matches
+        shares.append(value.to_bytes(size))
+    return shares
 
 
 def recovered(shares: Mapping[int, bytes]) -> bytes:

@@ -76,14 +76,14 @@ class Protection:
             If the release protected another unit, or not all of these values.
         """
         bounds = {move.figure: move for move in stated.moves}
-        matches = [1.0]
+        factors = [1.0]
         for move in self.moves:
             bound = bounds.get(move.figure)
             if stated.unit != self.unit or bound is None or bound.measure != move.measure:
                 raise InputError(f"granted for: {self}; the run is for: {stated}")
             if math.isfinite(bound.most):
-                matches.append(move.most / bound.most)
-        most = max(matches)
+                factors.append(move.most / bound.most)
+        most = max(factors)
         return 1.0 if math.isclose(most, 1.0, rel_tol=SAME) else most
 
 

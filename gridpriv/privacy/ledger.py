@@ -410,23 +410,23 @@ class Ledger:
     def _numbers(self, current: OpenLedger, dataset: LedgerDataset) -> Ints:
         """Return the numbers of a dataset's units; refuse data of another ledger."""
         numbers = [current.number(unit) for unit in dataset.units]
-        matches = [number for number in numbers if number is not None]
-        if len(matches) < len(numbers):
+        granted = [number for number in numbers if number is not None]
+        if len(granted) < len(numbers):
             raise BudgetError(
                 f"ledger {self.path} holds no grant for {_of_units(numbers.count(None), dataset)}; "
                 f"{UNDONE}"
             )
-        other = [
+        mismatched = [
             number
-            for number, unit in zip(matches, dataset.units, strict=True)
+            for number, unit in zip(granted, dataset.units, strict=True)
             if current.book.record(number) != unit.marks(current.file.key)[1]
         ]
-        if other:
+        if mismatched:
             raise InputError(
-                f"ledger {self.path}: the grant of {_of_units(len(other), dataset)} "
+                f"ledger {self.path}: the grant of {_of_units(len(mismatched), dataset)} "
                 f"is for other data than this run's; {UNDONE}"
             )
-        return np.array(matches, dtype=np.int64)
+        return np.array(granted, dtype=np.int64)
 
     def _warm_up(self, units: Ints, charges: Charges, *, planned: bool) -> None:
         """Compute and cache rules before the file is locked, as that is slow."""

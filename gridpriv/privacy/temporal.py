@@ -390,14 +390,14 @@ class TemporalDisclosure:
 
     def at(self, step: int, basis: TemporalEstimate) -> Floats:
         """Return the demand (2n,) of a step, counted from 0; its sums in their public range."""
-        matches, prior, means = [], self.level.prior, basis.mean.reshape(2, -1)
+        demands, prior, means = [], self.level.prior, basis.mean.reshape(2, -1)
         changes = basis.temporal_coefficients @ self.over.rows[:, step]
         beliefs = prior.active, prior.reactive(means[0])
         for mean, change, sums in zip(means, changes, beliefs, strict=True):
             total = float(mean.sum())
             shift = float(np.clip(total + change, sums.lower, sums.upper)) - total
-            matches.append(mean + shift * _shares(mean, sums))
-        return np.concatenate(matches)
+            demands.append(mean + shift * _shares(mean, sums))
+        return np.concatenate(demands)
 
 
 def coefficient_error(over: TemporalBasis, variance: float, level: float) -> float:

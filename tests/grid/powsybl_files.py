@@ -108,9 +108,9 @@ def samples() -> dict[str, bytes]:
 def answer_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read and write files in this process: starting another takes two seconds."""
 
-    def answer(place: Path, source: str) -> dict[str, Any]:
-        request = json.loads((place / "request.json").read_text(encoding="utf-8"))
-        document = json.loads(json.dumps(powsybl.answer(place, request)))
+    def answer(directory: Path, source: str) -> dict[str, Any]:
+        request = json.loads((directory / "request.json").read_text(encoding="utf-8"))
+        document = json.loads(json.dumps(powsybl.answer(directory, request)))
         if "error" in document:
             raise InputError(f"case file {source} {document['error']}")
         return dict(document)

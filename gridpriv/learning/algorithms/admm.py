@@ -125,10 +125,10 @@ def _newton(task: Task, clients: Clients, linear: Array, rho: float, start: Arra
         across = rho + 0.5 * lowest
         # (across I + U B U') of the free coordinates is inverted in terms of U
         free = xp.where(signs != 0, basis, 0.0) if bool(xp.any(signs == 0)) else basis
-        more = hessian + (rho - across) * identity
+        excess = hessian + (rho - across) * identity
         solved = xp.linalg.solve(
-            across * identity + xp.matmul(more, xp.matmul(transposed(free), free)),
-            xp.matmul(more, xp.matmul(transposed(free), least)),
+            across * identity + xp.matmul(excess, xp.matmul(transposed(free), free)),
+            xp.matmul(excess, xp.matmul(transposed(free), least)),
         )
         stepped = v - (least - xp.matmul(free, solved)) / across
         if regularizer.strength > 0.0:

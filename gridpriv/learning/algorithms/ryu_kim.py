@@ -299,9 +299,9 @@ class RyuKim(Algorithm):
     def releases(self, t: int) -> RoundReleases:
         """Return E gradients, or iterates, per client."""
         penalty = np.full(self.task.size, self.penalty.at(t))
-        matches = [a.release(penalty, a.step_of(t, self.step(t))) for a in self.planned]
+        releases = [a.release(penalty, a.step_of(t, self.step(t))) for a in self.planned]
         updates = range(self.settings.local_updates)
-        pairs = [(p, r) for p, r in enumerate(matches) if r is not None for _ in updates]
+        pairs = [(p, r) for p, r in enumerate(releases) if r is not None for _ in updates]
         return RoundReleases([r for _, r in pairs], np.array([p for p, _ in pairs], dtype=int))
 
 

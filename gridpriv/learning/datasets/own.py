@@ -126,14 +126,14 @@ def _labels(path: Path, y: Array) -> tuple[Labels, Callable[[Array], Labels], tu
         raise not_allowed(f"{path} y", names.tolist(), "two classes or more")
 
     def number(other: Array) -> Labels:
-        place = np.searchsorted(names, other).clip(max=len(names) - 1)
-        strange = np.flatnonzero(names[place] != other)
-        if len(strange):
-            label = other[strange[0]]
+        indices = np.searchsorted(names, other).clip(max=len(names) - 1)
+        unknown = np.flatnonzero(names[indices] != other)
+        if len(unknown):
+            label = other[unknown[0]]
             raise not_allowed(
-                f"{path} test label of row {strange[0]}", label, "a class of training"
+                f"{path} test label of row {unknown[0]}", label, "a class of training"
             )
-        return 2 * place - 1 if len(names) == 2 else place
+        return 2 * indices - 1 if len(names) == 2 else indices
 
     return number(y), number, tuple(map(str, names))
 
