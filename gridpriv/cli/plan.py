@@ -13,7 +13,7 @@ from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
 from gridpriv.core.errors import check_choice, not_allowed, positive
 from gridpriv.core.settings import Part, changed, count, number, shortest
-from gridpriv.core.text import Json, amount, counted
+from gridpriv.core.text import LEAST, Json, amount, counted
 from gridpriv.grid.case import Case
 from gridpriv.privacy.adjacency import Beta
 from gridpriv.zonal.settings import (
@@ -248,7 +248,7 @@ def _summarise(document: Json) -> None:
         "error: expected error of the demand estimate in the worst zone, from public data",
     ]
     shown = ["over_optimum"] if priced else ["shed_mw", "balancing_mw"]
-    if priced and any(row["shed_mw"] and row["shed_mw"]["most"] for row in rows):
+    if priced and any(row["shed_mw"] and row["shed_mw"]["most"] >= LEAST["MW"] for row in rows):
         shown.append("shed_mw")
     for name in shown:
         head_, unit, meaning = MEASURED[name]
@@ -256,7 +256,7 @@ def _summarise(document: Json) -> None:
         meanings.append(f"{head_}, least, most: {meaning} (median, smallest and largest)")
     if priced:
         columns += ["bal. MW", "saved $/h"]
-        meanings.append("bal.: balancing power; costs have no price for it (median)")
+        meanings.append("bal.: balancing power, for which costs include no payment (median)")
         meanings.append("saved: cost below that of the prior-only baseline (median)")
     if any(row["rounds"] == "central" for row in rows):
         meanings.append("central: one optimization of the released demand")
@@ -287,12 +287,18 @@ def _cells(rows: list[Json], shown: list[str], *, priced: bool) -> Iterator[list
         drawn, saved = (
             row[key]["median"] if row[key] else None for key in ("balancing_mw", "over_prior_only")
         )
-        cells = [f"{row['ac_feasible']}/{row['scenarios']}", row["expected_error_mw"]]
-        cells += [row[name][end] if row[name] else None for name in shown for end in ENDS]
+        expected = amount(row["expected_error_mw"], "MW")
+        cells = [f"{row['ac_feasible']}/{row['scenarios']}", expected]
+        cells += [
+            amount(row[name][end], MEASURED[name][1]) if row[name] else None
+            for name in shown
+            for end in ENDS
+        ]
         name = f"{row['release']} {row['mechanism']}" if len(noises) > 1 else row["release"]
         several = f"{row['rounds']} rounds" if len(numbers) > 1 else "rounds"
         coordination = "central" if row["rounds"] == "central" else several
-        cells += [amount(drawn, "MW"), None if saved is None else -saved] if priced else []
+        gained = None if saved is None else amount(-saved, "$/h")
+        cells += [amount(drawn, "MW"), gained] if priced else []
         yield [name, coordination, *cells]
 
 

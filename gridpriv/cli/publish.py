@@ -80,9 +80,9 @@ class Publishing(Part):
     fidelity: str | None = choice(
         None,
         ("cost",),
-        "quantity to keep near the true one; its only value, cost: use 30 % of the total epsilon "
-        "to release one more number, demand valued at public prices ($/h), so that the optimal "
-        "cost of the published case is near that of the true one",
+        "quantity of the published case to keep near that of the true one; the only choice is "
+        "cost, the optimal cost; 30 % of the total epsilon is then used to release one more "
+        "number, demand valued at public prices ($/h)",
         unset="none",
     )
     scenarios: int = count(

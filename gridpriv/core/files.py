@@ -391,6 +391,12 @@ def read_table(path: Path, kind: str) -> Json:
     try:
         text = read_text(path, kind, MIB)
         document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        at = re.search(r"at line (\d+)", str(error))
+        shown = f": {text.splitlines()[int(at[1]) - 1].strip()[:80]!r}" if at else ""
+        raise InputError(
+            f"{kind} {path}: {error}{shown}: give valid TOML, with every key once"
+        ) from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{kind} {path}: {error}") from error
     if not isinstance(document, dict):

@@ -220,10 +220,9 @@ class Service(Part):
     hold: str | None = choice(
         None,
         HOLDS,
-        "rule for deviations; its only value, interchange: zones keep their scheduled interchange "
-        "with generation set aside for it; the run states the probability that this generation is "
-        "too small",
-        unset="none: a zone deviates from its schedule where its generation is at a limit",
+        "quantity that zones keep as scheduled, with generation set aside for it; the only choice "
+        "is interchange; the run states the probability that this generation is too small",
+        unset="none: a zone deviates where its generation or a branch is at a limit",
     )
 
     def agree(self) -> None:

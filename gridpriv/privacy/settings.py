@@ -343,13 +343,13 @@ class Privacy(Part):
     )
     delta: float = number(
         1e-5,
-        "delta of each Gaussian release; with a total budget it does not change the noise, only "
-        "the printed epsilon of one release",
+        "delta at which the epsilon of one Gaussian release is stated; it sets the noise only with "
+        "a per-release budget",
         check_delta,
     )
     target_delta: float = number(
         1e-5,
-        "delta at which total epsilon is reported, whatever the delta of the budget",
+        "delta at which total epsilon is reported, in addition to the pure total, if any",
         check_delta,
     )
     noise: Noise = choice(

@@ -411,7 +411,7 @@ def _kind(rows: pd.DataFrame) -> str:
     pure = noisy.total_pure.map(epsilon_text) == noisy.total_epsilon.map(epsilon_text)
     if noisy.empty or pure.all():
         return "" if noisy.empty else "pure"
-    some = f"; pure (delta = 0) for {named(noisy.series[pure])}" if pure.any() else ""
+    some = f"; for {named(noisy.series[pure])} also at delta = 0 (pure)" if pure.any() else ""
     return f"at delta = {noisy.target_delta.iloc[0]:g}{some}"
 
 

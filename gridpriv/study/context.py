@@ -222,10 +222,10 @@ class RunContext:
                 if run_folder is not None:
                     try:
                         run_folder.add(0, result)
-                        _finish(run_folder, self.copies)
                     except (GridprivError, OSError) as error:
                         error.add_note(f"not stored; {result.trace.drawn()}")
                         raise
+                    _finish(run_folder, self.copies)
                 show(result.as_dict(public=self.public), result.early is not None)
 
             zones = stack.enter_context(closing(self.zones(prepared.settings.workers)))

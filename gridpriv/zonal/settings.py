@@ -154,9 +154,9 @@ class ReleaseSchedule(Part):
     )
     stream: str | None = words(
         None,
-        "length of a window, such as 48h, day or year: the budget holds for any consecutive hours "
-        "of this length; a zone releases its total demand as means over a few hours each (public "
-        "data determine the number of hours); needs --series",
+        "length of a window, such as 48h, day or year: the budget holds for every window of this "
+        "length; a zone releases its total demand averaged over blocks of a few hours (public data "
+        "determine the length of a block); needs --series",
         "WINDOW",
         parse_window,
         unset="none",
@@ -164,8 +164,8 @@ class ReleaseSchedule(Part):
     temporal_basis: str = choice(
         AUTO,
         (AUTO, PER_STEP, *map(str, range(MOST_COEFFICIENTS + 1))),
-        "number of cosine (DCT) coefficients of the zone's total over time that a zone releases, "
-        "not counting its mean; the mean over time is released as --release says (auto: as many as "
+        "number of cosine (DCT) coefficients that a zone releases of the time series of its total, "
+        "in addition to the mean over time, which it releases as --release says (auto: as many as "
         "give the least expected error; per-step: one release in every step instead)",
     )
     noise_schedule: NoiseSchedule | None = choice(
@@ -207,8 +207,8 @@ class Grid(Scenario):
     )
     imbalance_weight: float | None = number(
         None,
-        "weight of the squared imbalance; weight 1 prices 1 p.u.^2 of imbalance like 1 p.u. of "
-        "generation at the mean marginal cost (with objective losses: like 1 p.u. of losses)",
+        "weight of the squared imbalance; at weight 1, 1 p.u.^2 of imbalance costs as much as 1 "
+        "p.u. of generation at the mean marginal cost (with objective losses: as 1 p.u. of losses)",
         positive,
         unset="1e4 times base / 100 MVA",
     )
@@ -243,11 +243,11 @@ class Grid(Scenario):
         "acceleration of rounds with planning soc: Newton steps of all zones together, or "
         "Anderson's method; needs update exact, penalty auto, start warm and noise drawn at most "
         "once",
-        unset="none if one of these needs is not met; else newton if consensus is boundary and "
-        "solver and solver-tolerance are the default; else anderson",
+        unset="newton if these needs are met and consensus, solver and solver-tolerance are the "
+        "default; anderson if only these needs are met; otherwise none",
     )
     convexity: float = number(
-        1.0, "strong-convexity modulus alpha of the strongly-convex step rule", positive
+        1.0, "strong-convexity modulus alpha that the step rule strongly-convex assumes", positive
     )
     tolerance: float | None = number(
         None,
@@ -263,9 +263,9 @@ class Grid(Scenario):
     solver_tolerance: SolverTolerance = choice(
         "matched",
         get_args(SolverTolerance),
-        f"tolerance of Clarabel: tight is 1e-8; matched is the same up to {FEW_ZONES} zones; "
-        "beyond these, without noise on objective or output, it is looser while the consensus "
-        "residual is large",
+        "tolerance of Clarabel: tight is 1e-8; matched is the same, but looser while the consensus "
+        f"residual is large, if there are more than {FEW_ZONES} zones and no noise on objective or "
+        "output",
     )
 
 
@@ -587,8 +587,8 @@ class FlowBased(Part):
     ptdf: FlowModel = choice("dc", ("dc", "ac"), "power-flow model that gives the PTDFs")
     threshold: float = number(
         5.0,
-        "a branch is listed if an exchange between some two zones changes its flow by at least "
-        "this percentage of the exchange (zone-to-zone PTDF)",
+        "a branch is listed if, for at least one pair of zones, an exchange changes its flow by at "
+        "least this percentage of the exchange (zone-to-zone PTDF)",
         not_negative,
         unit="%",
     )

@@ -92,7 +92,10 @@ class ClarabelSolver:
             ended.append(solution)
         iterations, retries = sum(int(item.iterations) for item in ended), len(ended) - 1
         if retries == len(SAFER) and solution.status == clarabel.SolverStatus.PrimalInfeasible:
-            raise SolverError("there is no solution (clarabel's certificate at its defaults)")
+            raise SolverError(
+                "no dispatch of the relaxation meets all limits of voltages and angles, whatever "
+                "load is shed (clarabel's certificate): widen them; gridpriv acopf names some"
+            )
         if solution.status != clarabel.SolverStatus.Solved:
             almost = _almost(ended)
             z = self._program.restore(np.asarray(almost[0].x)) if almost else None
