@@ -51,19 +51,8 @@ class Section:
 def sections(study: Study, table: pd.DataFrame, tables: Iterable[Table]) -> Iterator[Section]:
     """Return the sections of a study's page, in order; the first has the page's one chart."""
     subject = Subject(study, table, {t.name: t for t in tables})
-    makers = (
-        result,
-        cost,
-        claims,
-        convergence,
-        places,
-        privacy,
-        planned,
-        audited,
-        failed,
-        provenance,
-    )
-    return (section for make in makers if (section := make(subject)) is not None)
+    parts = result, cost, claims, convergence, places, privacy, planned, audited, failed, provenance
+    return (section for make in parts if (section := make(subject)) is not None)
 
 
 @dataclass(frozen=True, eq=False)
