@@ -80,9 +80,7 @@ class MapDrawing:
 
     def __init__(self, axes: Axes, grid: GridMap) -> None:
         self.axes, self.grid = axes, grid
-        self.positions, self.radius = _page_positions(
-            axes, grid.buses[["x", "y"]].to_numpy(dtype=float)
-        )
+        self.pos, self.radius = _page_pos(axes, grid.buses[["x", "y"]].to_numpy(dtype=float))
         self.look: Look = {"rasterized": len(grid.buses) > VECTOR}
 
     def draw(self, branches: Colours | None, buses: Colours | None) -> None:
@@ -95,9 +93,7 @@ class MapDrawing:
         if 1 < len(self.grid.zones) <= MOST_NAMED:
             self._draw_zone_names(labelled)
         edge = self.radius + 7.0
-        self.axes.update_datalim(
-            [self.positions.min(axis=0) - edge, self.positions.max(axis=0) + edge]
-        )
+        self.axes.update_datalim([self.pos.min(axis=0) - edge, self.pos.max(axis=0) + edge])
         self.axes.margins(0.0)
         self.axes.autoscale_view()
 
@@ -108,13 +104,13 @@ class MapDrawing:
         look: Look = self.look | {"zorder": 0.5}
         for z in range(len(self.grid.zones)):
             pale = tuple(1.0 - 0.26 * (1.0 - part) for part in to_rgb(ZONES[z % len(ZONES)]))
-            lines = list(self.positions[ends[inside & (zone[ends[:, 0]] == z)]])
+            lines = list(self.pos[ends[inside & (zone[ends[:, 0]] == z)]])
             self.axes.add_collection(
                 LineCollection(lines, colors=[pale], linewidths=wide, capstyle="round", **look)
             )
             self.axes.scatter(
-                self.positions[zone == z, 0],
-                self.positions[zone == z, 1],
+                self.pos[zone == z, 0],
+                self.pos[zone == z, 1],
                 s=wide**2,
                 color=[pale],
                 linewidths=0,
@@ -123,7 +119,7 @@ class MapDrawing:
 
     def _draw_branches(self, colours: Colours | None) -> None:
         """Draw the branches, parallel ones side by side, tie lines dashed."""
-        lines = _side_by_side(self.positions[self.grid.ends], self.grid.ends, self.radius)
+        lines = _side_by_side(self.pos[self.grid.ends], self.grid.ends, self.radius)
         tie = self.grid.branches.tie.to_numpy(bool)
         width = np.where(tie, 1.6, 1.0)
         if colours is not None:
@@ -157,8 +153,8 @@ class MapDrawing:
         } | self.look
         for which, marker, area in ((~square, "o", 4.0), (square, "s", 3.2)):
             self.axes.scatter(
-                self.positions[which, 0],
-                self.positions[which, 1],
+                self.pos[which, 0],
+                self.pos[which, 1],
                 marker=marker,
                 color=faces[which],
                 s=area * self.radius**2,
@@ -167,7 +163,7 @@ class MapDrawing:
             )
         names = [str(bus) for bus in buses.bus.astype(int)]
         size = min(9.0, 2.9 * self.radius / (max(map(len, names)) + 0.6))
-        for at, name, face in zip(self.positions, names, faces, strict=True) if size >= 3.2 else ():
+        for at, name, face in zip(self.pos, names, faces, strict=True) if size >= 3.2 else ():
             ink = "white" if np.dot(face[:3], (0.3, 0.6, 0.1)) < 0.45 else "black"
             self.axes.text(at[0], at[1], name, size=size, color=ink, **NUMBER)
 
@@ -178,46 +174,42 @@ class MapDrawing:
         if most < SMALLEST_MW:
             return labelled
         # many rings together cover a twelfth of the map at most
-        wide, tall = np.ptp(self.positions, axis=0)
+        wide, tall = np.ptp(self.pos, axis=0)
         area = (wide + 4 * radius) * (tall + 4 * radius) / 12.0 * most / value.sum()
         most_area = max((0.04 * wide) ** 2 * math.pi, 16.0 * radius**2)
         area = min(max(area, 5.0 * radius**2), most_area)
         size = (2.0 * radius) ** 2 + 4.0 / math.pi * area * value / most  # squares of diameters
         rings = value >= SMALLEST_MW
         look: Look = {"color": SHED, "alpha": 0.45, "edgecolors": DARK, "linewidths": 1.0}
-        x, y = self.positions[rings].T
+        x, y = self.pos[rings].T
         self.axes.scatter(x, y, s=size[rings], zorder=0.8, gid="shed", **look)
         for k in np.argsort(-value, kind="stable")[:MOST_LABELS]:
             text, out = f"{number_text(value[k], 3)} MW", math.sqrt(size[k]) / 2.0 + 7.0
             half = np.array([2.7 * len(text), 5.0])
             for side in LABEL_SIDES:  # the nearest first
-                at = self.positions[k] + side * (out + half * [1.0, 0.0])
-                covers = (np.abs(self.positions - at) < half + radius * np.array([1, 1])).all(
-                    axis=1
-                )
+                at = self.pos[k] + side * (out + half * [1.0, 0.0])
+                covers = (np.abs(self.pos - at) < half + radius * np.array([1, 1])).all(axis=1)
                 other = np.abs(np.reshape(labelled, (-1, 2)) - at) < 2.0 * half
                 if value[k] > 0.02 * most and not (covers.any() or other.all(axis=1).any()):
                     labelled.append(at)
                     self.axes.text(at[0], at[1], text, size=9, color=DARK, **LABEL)
-                    pointer = LineCollection(
-                        [[self.positions[k], at]], colors=[DARK], linewidths=0.6
-                    )
+                    pointer = LineCollection([[self.pos[k], at]], colors=[DARK], linewidths=0.6)
                     self.axes.add_collection(pointer, autolim=False)
                     break
         return labelled
 
     def _draw_zone_names(self, labelled: list[Floats]) -> None:
         """Write each zone's name near its buses where there is room."""
-        positions, ends, zone = self.positions, self.grid.ends, self.grid.zone_of
+        pos, ends, zone = self.pos, self.grid.ends, self.grid.zone_of
         size = 12.0 if len(self.grid.zones) <= 12 else 9.0
-        spots, clear = _spots(positions, ends)
-        nearest = KDTree(positions).query(spots)[0]
+        spots, clear = _spots(pos, ends)
+        nearest = KDTree(pos).query(spots)[0]
         for z, name in enumerate(self.grid.zones):
-            zone_positions = positions[zone == z]
-            distance = KDTree(zone_positions).query(spots)[0]
+            zone_pos = pos[zone == z]
+            distance = KDTree(zone_pos).query(spots)[0]
             score = np.minimum(clear, 20.0) - 3.0 * (distance > nearest + 1.0)
             score -= 0.3 * np.maximum(distance - 30.0, 0.0)
-            score -= 0.04 * np.linalg.norm(spots - zone_positions.mean(axis=0), axis=1)
+            score -= 0.04 * np.linalg.norm(spots - zone_pos.mean(axis=0), axis=1)
             for at in labelled:
                 score -= 100.0 * (np.linalg.norm(spots - at, axis=1) < 4 * size)
             x, y = spots[int(np.argmax(np.round(score, 3)))]
@@ -225,40 +217,38 @@ class MapDrawing:
             self.axes.text(x, y, f"zone {name}", size=size, color="#333333", **LABEL)
 
 
-def _page_positions(ax: Axes, xy: Floats) -> tuple[Floats, float]:
+def _page_pos(ax: Axes, xy: Floats) -> tuple[Floats, float]:
     """Return the buses' positions and their markers' radius in points of the page."""
-    positions = xy - xy.min(axis=0)
+    pos = xy - xy.min(axis=0)
     room = np.array(ax.get_position().size) * np.array(page_size(ax)) * 0.95
-    positions = positions * float(np.min(room / np.maximum(np.ptp(positions, axis=0), 1e-9)))
+    pos = pos * float(np.min(room / np.maximum(np.ptp(pos, axis=0), 1e-9)))
     most, least = max(0.0135 * room[0], 7.5), 0.0028 * room[0]
-    if len(positions) < 2:
-        return positions, most
-    nearest = KDTree(positions).query(positions, k=2)[0][:, 1]
+    if len(pos) < 2:
+        return pos, most
+    nearest = KDTree(pos).query(pos, k=2)[0][:, 1]
     radius = float(np.clip(0.45 * np.quantile(nearest, 0.25), least, most))
-    if len(positions) * radius**2 < 0.1 * room[0] * room[1]:  # all fit
-        positions = separated(positions, 2.3 * radius)
-    return positions, radius
+    if len(pos) * radius**2 < 0.1 * room[0] * room[1]:  # all fit
+        pos = separated(pos, 2.3 * radius)
+    return pos, radius
 
 
-def _spots(positions: Floats, ends: Ints) -> tuple[Floats, Floats]:
+def _spots(pos: Floats, ends: Ints) -> tuple[Floats, Floats]:
     """Return positions for names, and their distances from buses and branches."""
-    sides = [
-        np.linspace(*v, 40) for v in zip(positions.min(axis=0), positions.max(axis=0), strict=True)
-    ]
+    sides = [np.linspace(*v, 40) for v in zip(pos.min(axis=0), pos.max(axis=0), strict=True)]
     spots = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2)
     along = np.linspace(0.0, 1.0, 12)[:, None, None]
-    lines = positions[ends[:, 0]] * (1 - along) + positions[ends[:, 1]] * along
+    lines = pos[ends[:, 0]] * (1 - along) + pos[ends[:, 1]] * along
     flat = np.array([0.45, 1.0])  # a name is wider than tall
-    clear = KDTree(np.vstack([positions, lines.reshape(-1, 2)]) * flat).query(spots * flat)[0]
+    clear = KDTree(np.vstack([pos, lines.reshape(-1, 2)]) * flat).query(spots * flat)[0]
     return spots, np.asarray(clear)
 
 
-def separated(positions: Floats, least: float) -> Floats:
+def separated(pos: Floats, least: float) -> Floats:
     """Return positions with those nearer than ``least`` separated equally."""
     turn = 2.4 * np.arange(
-        len(positions)
+        len(pos)
     )  # two buses at the same place are separated in a fixed direction
-    result = positions + 0.01 * np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    result = pos + 0.01 * np.stack([np.cos(turn), np.sin(turn)], axis=1)
     for _ in range(60):
         pairs = KDTree(result).query_pairs(least * 0.999, output_type="ndarray")
         if len(pairs) == 0:

@@ -22,7 +22,7 @@ from matplotlib.axes import Axes
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, check_choice
 from gridpriv.core.settings import shortest
-from gridpriv.core.store import NETWORK_TABLES, Study, read_study
+from gridpriv.core.store import NETWORK_TABLES, Store, Study, read_study
 from gridpriv.core.tables import publish
 from gridpriv.core.text import Json, amount, counted, frame_csv, json_ready, number_text
 from gridpriv.grid.case import Case
@@ -351,13 +351,14 @@ def write_run_copies(run_folder: RunFolder, tables: str = "csv") -> Json | None:
         Of ``res_bus``, ``res_line``, ``res_gen`` and ``res_shed``; Parquet is the format of the
         store.
     """
-    study, document = read_study(run_folder.store.folder), run_document(run_folder.store.folder)
+    store, runs = run_folder.store, run_folder.runs
+    study, document = read_study(store.folder), run_document(store.folder)
     if document is None:
         return None
     document.pop("repeat", None)  # of the folder alone
-    _write_tables(run_folder, study, tables)
+    _write_tables(store, study, tables)
     folder, private = study.folder, not study.public
-    zones = zones_map(run_folder.runs.case, run_folder.runs.zoning)
+    zones = zones_map(runs.case, runs.zoning)
     write_figure(zones, folder / "zones.png", private=private)
     if len(study.rounds):
         item = study.runs.iloc[0]
@@ -367,40 +368,39 @@ def write_run_copies(run_folder: RunFolder, tables: str = "csv") -> Json | None:
     if "res_line" in study.tables:
         network = tuple(study.tables[name] for name in NETWORK_TABLES)
         shed = study.tables["res_shed"].set_index("index")["p_mw"].to_dict()
-        loading = loading_map(run_folder.runs.case.name, network, shed, flows_of(study))
+        loading = loading_map(runs.case.name, network, shed, flows_of(study))
         write_figure(loading, folder / "network.png", private=True)
     return document
 
 
 def write_series_copies(run_folder: RunFolder, horizon: Horizon, tables: str = "csv") -> Json:
     """Write ``horizon.json``, tables and a picture of a series; return its document."""
-    study = read_study(run_folder.store.folder)
+    store = run_folder.store
+    study = read_study(store.folder)
     steps = study.tables.get("steps", pd.DataFrame({"run": [], "step": []}))
     if len(timing := study.tables["timing"]):
         seconds = timing[["run", "total"]].rename(columns={"total": "seconds"})
         steps = steps.merge(seconds, on="run")
-    run_folder.store.text("steps.csv", frame_csv(_copied(steps)))
-    _write_tables(run_folder, study, tables)
+    store.text("steps.csv", frame_csv(_copied(steps)))
+    _write_tables(store, study, tables)
     document = _series_document(run_folder, horizon, _copied(steps).to_dict("records"))
-    run_folder.store.text(SERIES_FILE, json.dumps(document, allow_nan=False) + "\n")
+    store.text(SERIES_FILE, json.dumps(document, allow_nan=False) + "\n")
     if len(steps) > 1:
         picture = horizon_figure(steps, horizon.series.case.name)
         write_figure(picture, study.folder / "horizon.png", private=not study.public)
     return document
 
 
-def _write_tables(run_folder: RunFolder, study: Study, state: str) -> None:
+def _write_tables(store: Store, study: Study, state: str) -> None:
     for name in (*COPIED, *(STATE if state == "csv" else ())):
         table = study.tables.get(name)
         if table is not None and len(table):
-            run_folder.store.text(f"{name}.csv", frame_csv(_copied(table)))
+            store.text(f"{name}.csv", frame_csv(_copied(table)))
         elif name in COPIED and not study.public:
-            run_folder.store.text(
-                f"{name}.csv", frame_csv(pd.DataFrame(columns=STORED[name].names))
-            )
+            store.text(f"{name}.csv", frame_csv(pd.DataFrame(columns=STORED[name].names)))
     if state == "json" and "res_bus" in study.tables:
         state_tables = {name: _copied(study.tables[name]) for name in STATE}
-        run_folder.store.text("tables.json", frames_json(state_tables))
+        store.text("tables.json", frames_json(state_tables))
 
 
 def _copied(table: pd.DataFrame) -> pd.DataFrame:
