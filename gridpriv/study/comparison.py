@@ -194,16 +194,11 @@ def compare(
         task.settings.protected(grid.case)  # refuses a distance outside the range of grids
     manifest = engine.header("study", plan.title, plan.question, plan.as_dict(), len(tasks))
 
+    processes = jobs or os.cpu_count() or 1
+
     def work(remaining: list[StudyTask], store: Store, advance: engine.Advance) -> None:
         store.text("study.toml", to_toml(plan))
-        run_tasks(
-            remaining,
-            grids,
-            store,
-            jobs=jobs or os.cpu_count() or 1,
-            cluster=cluster,
-            advance=advance,
-        )
+        run_tasks(remaining, grids, store, jobs=processes, cluster=cluster, advance=advance)
 
     return engine.run_study(
         Path(out),
@@ -253,9 +248,7 @@ def run_tasks(
     workers = max(jobs, 1) if cluster is None else 8
     batches = make_batches(tasks, grids, workers)
     runs = partial(run_batch, folder=store.folder if cluster is None else None)
-    results = (
-        unordered(runs, batches, jobs) if cluster is None else _on_cluster(runs, batches, cluster)
-    )
+    results = unordered(runs, batches, jobs) if cluster is None else _dask(runs, batches, cluster)
     with closing(results):
         for finished, warned in results:
             for message in warned:
@@ -338,7 +331,7 @@ def _unseeded(task: StudyTask) -> StudyTask:
     return replace(task, number=0, settings=replace(task.settings, seed=None))
 
 
-def _on_cluster(
+def _dask(
     run: Callable[[Batch], Finished], batches: Sequence[Batch], address: str
 ) -> Generator[Finished, None, None]:
     """Yield what a Dask cluster's workers return, as they finish."""

@@ -313,8 +313,7 @@ def capacities() -> Computed:
     and 300 MW of load at bus 3. Line 1-3 carries 2/3 of bus 1's and 1/3 of bus 2's output.
     """
     table = _triangle(
-        "shadow_price",
-        lambda highest: _dispatch_cost(highest, 150.0) - _dispatch_cost(highest, 151.0),
+        "shadow_price", lambda cost: _dispatch_cost(cost, 150.0) - _dispatch_cost(cost, 151.0)
     )
     return Computed.of(
         table,
@@ -329,8 +328,7 @@ def capacities() -> Computed:
 def loads() -> Computed:
     """Return the price of a load and the highest generator price, in the same triangle."""
     table = _triangle(
-        "price",
-        lambda highest: _dispatch_cost(highest, 150.0, 301.0) - _dispatch_cost(highest, 150.0),
+        "price", lambda cost: _dispatch_cost(cost, 150.0, 301.0) - _dispatch_cost(cost, 150.0)
     )
     steps = steps_epsilon(STEPS, EPSILON)
     return Computed.of(
@@ -351,9 +349,7 @@ def loads() -> Computed:
 
 def _triangle(name: str, price: Callable[[float], float]) -> pd.DataFrame:
     """Return a price with the highest generator price."""
-    table = pd.DataFrame(
-        {"dearest": highest, name: price(highest)} for highest in (20.0, 50.0, 100.0)
-    )
+    table = pd.DataFrame({"dearest": cost, name: price(cost)} for cost in (20.0, 50.0, 100.0))
     return table.assign(ratio=table[name] / table["dearest"])
 
 
@@ -371,9 +367,9 @@ def steps_epsilon(steps: int, epsilon: float) -> dict[str, float]:
     }
 
 
-def _dispatch_cost(highest: float, rating: float, load: float = 300.0) -> float:
+def _dispatch_cost(cost: float, rating: float, load: float = 300.0) -> float:
     solution = linprog(
-        [10.0, highest],
+        [10.0, cost],
         A_ub=[[2.0 / 3.0, 1.0 / 3.0]],
         b_ub=[rating],
         A_eq=[[1.0, 1.0]],
@@ -392,10 +388,8 @@ def feeder(case: str = "case15da") -> Computed:
     fixed = excess_loss(sigma, 1.0 - SHARE, sigma)
     path = epsilon_of(Charge("gaussian", multiplier / math.sqrt(depth)), DELTA)
     single = epsilon_of(Charge("gaussian", multiplier), DELTA)
-    multiplier_of_code = math.sqrt(2.0 * math.log(1.25 / FEEDER_DELTA)) / EPSILON
-    paper = epsilon_of(
-        Charge("gaussian", multiplier_of_code / math.sqrt(FEEDER_DEPTH)), FEEDER_DELTA
-    )
+    stated = math.sqrt(2.0 * math.log(1.25 / FEEDER_DELTA)) / EPSILON
+    paper = epsilon_of(Charge("gaussian", stated / math.sqrt(FEEDER_DEPTH)), FEEDER_DELTA)
     table = pd.DataFrame(
         [
             ("one flow, public deviation", EPSILON, single, fixed),

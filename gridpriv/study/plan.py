@@ -110,10 +110,7 @@ def methods_at(
     methods_by_label: dict[str, Method] = {}
     for method, *values in product(methods or DEFAULT_METHODS, *axes.values()):
         own, chosen = dict(method.settings), dict(zip(axes, values, strict=True))
-        if (
-            noise_budget_of(own) in privacy.NO_BUDGET
-            and noise_budget_of(chosen | own) in privacy.NO_BUDGET
-        ):
+        if {noise_budget_of(own), noise_budget_of(chosen | own)} <= set(privacy.NO_BUDGET):
             chosen = {name: value for name, value in chosen.items() if name not in OF_NOISE}
         chosen |= own
         given = {name: value for name, value in chosen.items() if _applies(name, chosen)}
