@@ -387,12 +387,10 @@ def _corrected(rows: list[Json]) -> str:
     shed = [outcome["shed_mw"] for outcome in done if outcome["shed_mw"] > 0.0]
     shedding = f" {len(shed)} of them shed load, up to {max(shed):.4g} MW." if shed else ""
     failed = len(tried) - len(done)
-    uncorrected = (
-        f" No set points keep the limits after {counted(failed, 'outage')}." if failed else ""
-    )
+    note = f" No set points keep the limits after {counted(failed, 'outage')}." if failed else ""
     outages = counted(len(tried), "outage")
     return output.worded(
-        "security-corrected", done=len(done), tried=outages, shedding=shedding, left=uncorrected
+        "security-corrected", done=len(done), tried=outages, shedding=shedding, left=note
     )
 
 

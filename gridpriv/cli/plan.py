@@ -150,11 +150,9 @@ def sentences(
 
     lines = []
     grid_mw = case.base_mva * capacity(case)
-    noise_above_capacity = sorted(
-        {method.release for method in methods if method.noise_mw > grid_mw > 0.0}
-    )
-    if noise_above_capacity:
-        named = ", ".join(noise_above_capacity)
+    too_noisy = sorted({method.release for method in methods if method.noise_mw > grid_mw > 0.0})
+    if too_noisy:
+        named = ", ".join(too_noisy)
         lines.append(output.worded("plan-drowned", capacity=grid_mw, releases=named))
     lines.append(f"Recommended: {command}")
     lines += _worst_case(methods, best)

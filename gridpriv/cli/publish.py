@@ -117,14 +117,14 @@ def execute(args: argparse.Namespace) -> int:
     settings.adjacency(case)  # refuses, or warns of, a distance outside this grid's range
     planned, draw = _prepared(args, chosen, case, settings)
     with _charged(args, case, settings, planned) as charge:
-        protected = draw(charge or (lambda *_: None))
+        copy = draw(charge or (lambda *_: None))
         run = None if charge is None else charge.run_id
-    document = _write(chosen, path, protected, run)
+    document = _write(chosen, path, copy, run)
 
     def show() -> None:
         summarise(document)
         if chosen.noise == "simulated":
-            say(f"--seed {protected.contents.ready.seed} draws the same simulated noise again.")
+            say(f"--seed {copy.contents.ready.seed} draws the same simulated noise again.")
 
     return print_result(args, document, show, path)
 
@@ -199,44 +199,40 @@ def _charged(
 
 
 def _write(
-    chosen: Publishing, path: Path, protected: ProtectedCase | ProtectedSeries, run: str | None
+    chosen: Publishing, path: Path, copy: ProtectedCase | ProtectedSeries, run: str | None
 ) -> Json:
     """Write the case and its accompanying files; return the certificate."""
     from gridpriv.grid.convert import function_name, matpower_text
     from gridpriv.zonal.certificate import COPIES, certificate, data_sheet
     from gridpriv.zonal.protected_case import ProtectedCase, ProtectedSeries
 
-    publication, published = protected.contents, protected.case(function_name(path.stem))
+    contents, published = copy.contents, copy.case(function_name(path.stem))
     header = [
-        f"{COPIES[chosen.noise].capitalize()} of {publication.ready.case.name}: noise of "
-        f"total epsilon {publication.epsilon:.6g} (pure DP)",
-        f"Protected: {publication.adjacency}",
+        f"{COPIES[chosen.noise].capitalize()} of {contents.ready.case.name}: noise of "
+        f"total epsilon {contents.epsilon:.6g} (pure DP)",
+        f"Protected: {contents.adjacency}",
         *([SIMULATED] if chosen.noise == "simulated" else []),
         f"Made by gridpriv publish; see {path.stem}.certificate.json",
     ]
     files = {
-        path.name: matpower_text(
-            published, header, publication.served.optimum.state.qg, rounded=True
-        )
+        path.name: matpower_text(published, header, contents.served.optimum.state.qg, rounded=True)
     }
     notes = []
     if chosen.scenarios:
         name = f"{path.stem}.scenarios.csv"
-        scenarios = (
-            protected.scenarios(chosen.scenarios) if isinstance(protected, ProtectedCase) else ()
-        )
+        scenarios = copy.scenarios(chosen.scenarios) if isinstance(copy, ProtectedCase) else ()
         files[name] = _demands("scenario", map(str, range(1, chosen.scenarios + 1)), scenarios)
         notes.append(
             f"{name} holds {counted(chosen.scenarios, 'demand')} drawn from the posterior."
         )
-    if isinstance(protected, ProtectedSeries):
+    if isinstance(copy, ProtectedSeries):
         name = f"{path.stem}.series.csv"
-        files[name] = _demands("step", protected.horizon.series.steps, protected.served)
+        files[name] = _demands("step", copy.horizon.series.steps, copy.served)
         notes.append(
-            f"{name} holds the demand of {counted(len(protected.served), 'step')}; the case has "
+            f"{name} holds the demand of {counted(len(copy.served), 'step')}; the case has "
             "that of the first."
         )
-    document = certificate(publication, published, files, run)
+    document = certificate(contents, published, files, run)
     notes += caveats(document)
     files[f"{path.stem}.datasheet.md"] = data_sheet(document, notes)
     files[f"{path.stem}.certificate.json"] = sealed(document, indent=2)

@@ -246,10 +246,8 @@ def _round_series(name: str, wide: pd.DataFrame) -> Series:
     if len(wide) > 1 and wide.notna().sum().max() < 2:  # rounds on the AC equations
         return Series(name, (), ())
     wide = wide.ffill()  # a converged run keeps its last value
-    sampled = np.unique(
-        np.linspace(0, len(wide) - 1, min(len(wide), MOST_POINTS)).round().astype(int)
-    )
-    wide = wide.iloc[sampled]
+    rows = np.unique(np.linspace(0, len(wide) - 1, min(len(wide), MOST_POINTS)).round().astype(int))
+    wide = wide.iloc[rows]
     banded = wide.shape[1] > 1
     ends = (wide.min(axis=1), wide.max(axis=1)) if banded else ((), ())
     x, mean, low, high = map(_floats, (wide.index, wide.mean(axis=1), *ends))

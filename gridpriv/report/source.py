@@ -104,12 +104,10 @@ def measured(plan: pd.DataFrame, run: Json, digest: str) -> list[Message]:
         return []
     gap = {"gap": amount(over, "$/h")}
     method = _method_of(run) | {"map_sha256": digest}
-    same_method = plan[
-        [all(row.get(k) == v for k, v in method.items()) for _, row in plan.iterrows()]
-    ]
-    if same_method.empty or same_method["median"].isna().all():
+    rows = plan[[all(row.get(k) == v for k, v in method.items()) for _, row in plan.iterrows()]]
+    if rows.empty or rows["median"].isna().all():
         return [message("plan-measured-other", gap)]
-    ends = {end: amount(same_method[end].iloc[0], "$/h") for end in ENDS}
+    ends = {end: amount(rows[end].iloc[0], "$/h") for end in ENDS}
     return [message("plan-measured", gap | ends)]
 
 

@@ -290,17 +290,17 @@ def _chosen(claim: Claim, budgets: list[str]) -> list[str]:
 
 def _falls(claim: Claim, means: Means) -> Iterator[Comparison]:
     at, _ = _times(claim)
-    budgets_of = {s: _chosen(claim, means.budgets(s)) for s in claim.falling if means.budgets(s)}
+    by_method = {s: _chosen(claim, means.budgets(s)) for s in claim.falling if means.budgets(s)}
     if claim.along == "budgets":
         chains = [
-            [Cell(s, b, e) for b in budgets_of[s]] for s in budgets_of for e in means.updates(s)
+            [Cell(s, b, e) for b in by_method[s]] for s in by_method for e in means.updates(s)
         ]
-    elif all(len(budgets) == 1 for budgets in budgets_of.values()):  # each may have its own
-        chains = [[Cell(s, budgets_of[s][0], means.updates(s)[0]) for s in budgets_of]]
+    elif all(len(budgets) == 1 for budgets in by_method.values()):  # each may have its own
+        chains = [[Cell(s, by_method[s][0], means.updates(s)[0]) for s in by_method]]
     else:
-        common = dict.fromkeys(b for budgets in budgets_of.values() for b in budgets)
+        common = dict.fromkeys(b for budgets in by_method.values() for b in budgets)
         chains = [
-            [Cell(s, b, means.updates(s)[0]) for s in budgets_of if b in budgets_of[s]]
+            [Cell(s, b, means.updates(s)[0]) for s in by_method if b in by_method[s]]
             for b in common
         ]
     for chain in chains:

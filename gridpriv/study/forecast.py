@@ -106,14 +106,14 @@ class DemandForecast:
         """
         import pandas as pd
 
-        members, case, forecast = self.zoning.members, self.series.case, self.forecast
+        members, case, result = self.zoning.members, self.series.case, self.forecast
         order, sizes = np.concatenate(members), np.array([len(buses) for buses in members])
-        least = LEAST_SHARE * np.abs(forecast.zone_mean).sum(axis=0) / sizes.sum()
-        size = np.maximum(np.abs(forecast.zone_mean), least * sizes[:, None])
-        share = np.ones_like(forecast.zone_spread)
-        np.divide(forecast.zone_spread, size, out=share, where=size > 0)
+        least = LEAST_SHARE * np.abs(result.zone_mean).sum(axis=0) / sizes.sum()
+        size = np.maximum(np.abs(result.zone_mean), least * sizes[:, None])
+        share = np.ones_like(result.zone_spread)
+        np.divide(result.zone_spread, size, out=share, where=size > 0)
         mean, spread = (
-            case.base_mva * part.reshape(2, -1) for part in (forecast.mean, forecast.spread)
+            case.base_mva * part.reshape(2, -1) for part in (result.mean, result.spread)
         )
         return pd.DataFrame(
             {
