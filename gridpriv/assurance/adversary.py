@@ -282,10 +282,8 @@ def class_neighbours(problem: ZoneProblem, adjacency: DemandAdjacency) -> list[N
     )
     norms = gradient_norms(problem, adjacency)
     buses = {int(np.argmax(np.where(members, norms, -1.0))) for members in classes if members.any()}
-    independent_corners = corners(adjacency)[: 2 if adjacency.protects == "p+q" else 1]
-    return [
-        neighbour(problem, bus, dp, dq) for bus in sorted(buses) for dp, dq in independent_corners
-    ]
+    unpaired = corners(adjacency)[: 2 if adjacency.protects == "p+q" else 1]
+    return [neighbour(problem, bus, dp, dq) for bus in sorted(buses) for dp, dq in unpaired]
 
 
 def corner_neighbours(

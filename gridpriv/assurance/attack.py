@@ -211,10 +211,8 @@ def _releases(
 
 def _gain(matrix: Floats, variance: Floats, noise: float) -> Floats:
     """Return K of the posterior mean m + K(y - S m): noise and independent priors of variance."""
-    cross_covariance = matrix * variance
-    gain = np.linalg.solve(
-        cross_covariance @ matrix.T + noise * np.eye(len(matrix)), cross_covariance
-    )
+    cross = matrix * variance
+    gain = np.linalg.solve(cross @ matrix.T + noise * np.eye(len(matrix)), cross)
     return np.asarray(gain.T, dtype=float)
 
 

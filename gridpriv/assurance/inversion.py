@@ -123,9 +123,7 @@ class ForwardModel:
         self.problem = problem
         self.shared = shared
         self.last = problem.start()
-        self.script: Sequence[RecordedRound] = [
-            record for record in script if not record.warm_start
-        ]
+        self.script: Sequence[RecordedRound] = [r for r in script if not r.warm_start]
         self._warm_start = [record for record in script if record.warm_start]
         self._proxy = proxy
         self.exact = exact

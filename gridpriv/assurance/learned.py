@@ -106,12 +106,10 @@ class DrawTape:
         original = Task.with_noise
 
         def with_noise(task: Task, t: int, values: Floats, releases: Sequence[Release]) -> Floats:
-            position = len(self.values)
+            k = len(self.values)
             self.values.append(values.copy())
             self.releases.append(releases)
-            out = (
-                original(task, t, values, releases) if not self.outputs else self.outputs[position]
-            )
+            out = original(task, t, values, releases) if not self.outputs else self.outputs[k]
             self.released.append(out)
             return out.copy()
 
@@ -163,9 +161,8 @@ def audit_lane(lane: Lane) -> list[LearnedCheck]:
         shifts.append(distance / scale)
         excess = max(excess, distance * release.certified.parameter / scale)
         other_changes = np.linalg.norm(difference.reshape(len(difference), -1)[1:], axis=1)
-        excess = max(
-            excess, float(other_changes.max(initial=0.0)) / scale * 1e6
-        )  # they use no sample
+        # they use no sample
+        excess = max(excess, float(other_changes.max(initial=0.0)) / scale * 1e6)
     certified = total_epsilon(charges, DELTA)
     rate = 2.0 / SAMPLES if lane.batch else 1.0
     measured = exact_total(np.array(shifts), lane.batch, rate, DELTA)

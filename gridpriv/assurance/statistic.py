@@ -432,9 +432,7 @@ class RunLevel(ZoneLevel):
     def sample(self, neighbour: bool, seed: int) -> Floats:
         """Return the zone's solution, or all its messages in order."""
         agent = self._warm_started.twin(self.there if neighbour else self.here, NoiseStreams(seed))
-        sent = [
-            adversary.answer(agent, record).sent for record in self.script if not record.warm_start
-        ]
+        sent = [adversary.answer(agent, r).sent for r in self.script if not r.warm_start]
         if self.level == "messages":
             return np.concatenate(sent)
         rules, shared = self.prepared.rules, self.prepared.shared[self.zone]

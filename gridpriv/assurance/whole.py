@@ -561,9 +561,7 @@ def _stream_of_zone(base: Stream, twins: list[Stream], position: int, zone: Zone
     here = estimated(demand, draw)
     there = [estimated(twin._data(zone), lambda block, _: outputs[block]) for twin in twins]
     noise = np.array(outputs) - np.array(values)
-    losses = [
-        loss(adjacent) for adjacent in _windows(base, demand, np.random.default_rng(base.seed))
-    ]
+    losses = [loss(d) for d in _windows(base, demand, np.random.default_rng(base.seed))]
     allowed = base.settings.budget.epsilon * (1.0 + SAME)
     repeated = noise.size - len(np.unique(noise))
     return [

@@ -153,9 +153,7 @@ def _print_exchange(document: Json, seed: int | None) -> None:
         "limit_at": "limiting branch",
         "generation_mw": "generation headroom of both zones",
     }
-    shown = [
-        row | {"limit_at": row["limit_at"] or "-"} for row in document["exchanges"][:MOST_SHOWN]
-    ]
+    shown = [r | {"limit_at": r["limit_at"] or "-"} for r in document["exchanges"][:MOST_SHOWN]]
     title = "Largest exchange (MW), other zones unchanged: the smaller of limit and headroom"
     output.print_records(title, pairs, shown, most_mw="MW", generation_mw="MW")
     if sentence := _no_room(document["exchanges"]):

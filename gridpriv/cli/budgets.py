@@ -114,9 +114,8 @@ def account_document(args: argparse.Namespace) -> Json:
     chosen, releases = Releases(**flags.given_settings(args, Releases)), args.releases
     multiplier, target = noise_and_delta(args, chosen)
     gaussian = chosen.mechanism == "gaussian"
-    charge = Charge(
-        "gaussian" if gaussian else "laplace", multiplier
-    )  # K-norm noise has the same loss
+    # K-norm noise has the loss of Laplace noise
+    charge = Charge("gaussian" if gaussian else "laplace", multiplier)
     # a Gaussian release of multiplier m has epsilon of at least about 1/(2 m^2)
     release = (
         math.inf if multiplier < LEAST_MULTIPLIER else accounting.epsilon_of(charge, chosen.delta)

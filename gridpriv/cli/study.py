@@ -350,9 +350,7 @@ def _computed(args: argparse.Namespace) -> int:
     title, compute = COMPUTED[args.name]
     output.output_folder(args.out)
     computed = compute()
-    document = {
-        name: json_ready(table.to_dict("records")) for name, table in vars(computed).items()
-    }
+    document = {name: json_ready(t.to_dict("records")) for name, t in vars(computed).items()}
 
     def summarise() -> None:
         columns = [name.replace("_", " ") for name in computed.table]

@@ -340,9 +340,7 @@ def _undated(book: bytes) -> bytes:
 
 def _declared(frame: pd.DataFrame, name: str) -> list[Column]:
     """Return the columns of a stored table; undeclared ones have their name as title."""
-    known = {
-        column.name: column for column in (Identity.table.column("run"), *STORED[name].columns)
-    }
+    known = {c.name: c for c in (Identity.table.column("run"), *STORED[name].columns)}
     return [known.get(key, Column(key, "private", str(key), "")) for key in frame]
 
 

@@ -245,9 +245,8 @@ def _spots(pos: Floats, ends: Ints) -> tuple[Floats, Floats]:
 
 def separated(pos: Floats, least: float) -> Floats:
     """Return positions with those nearer than ``least`` separated equally."""
-    turn = 2.4 * np.arange(
-        len(pos)
-    )  # two buses at the same place are separated in a fixed direction
+    # two buses at the same place are separated in a fixed direction
+    turn = 2.4 * np.arange(len(pos))
     result = pos + 0.01 * np.stack([np.cos(turn), np.sin(turn)], axis=1)
     for _ in range(60):
         pairs = KDTree(result).query_pairs(least * 0.999, output_type="ndarray")

@@ -290,18 +290,15 @@ def _chosen(claim: Claim, budgets: list[str]) -> list[str]:
 
 def _falls(claim: Claim, means: Means) -> Iterator[Comparison]:
     at, _ = _times(claim)
-    by_method = {s: _chosen(claim, means.budgets(s)) for s in claim.falling if means.budgets(s)}
+    chosen = {s: _chosen(claim, means.budgets(s)) for s in claim.falling if means.budgets(s)}
     if claim.along == "budgets":
-        chains = [
-            [Cell(s, b, e) for b in by_method[s]] for s in by_method for e in means.updates(s)
-        ]
-    elif all(len(budgets) == 1 for budgets in by_method.values()):  # each may have its own
-        chains = [[Cell(s, by_method[s][0], means.updates(s)[0]) for s in by_method]]
+        chains = [[Cell(s, b, e) for b in chosen[s]] for s in chosen for e in means.updates(s)]
+    elif all(len(budgets) == 1 for budgets in chosen.values()):  # each may have its own
+        chains = [[Cell(s, chosen[s][0], means.updates(s)[0]) for s in chosen]]
     else:
-        common = dict.fromkeys(b for budgets in by_method.values() for b in budgets)
+        common = dict.fromkeys(b for budgets in chosen.values() for b in budgets)
         chains = [
-            [Cell(s, b, means.updates(s)[0]) for s in by_method if b in by_method[s]]
-            for b in common
+            [Cell(s, b, means.updates(s)[0]) for s in chosen if b in chosen[s]] for b in common
         ]
     for chain in chains:
         for item, other in pairwise(chain):

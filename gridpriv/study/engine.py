@@ -230,10 +230,8 @@ def _with_killed(study: Study, charges: pd.DataFrame) -> pd.DataFrame:
     names = ("case", "budget", "target_delta", "beta", "protects")
     common = {name: text[name] for name in names} | {"power_factor": text.get("power_factor")}
     rows = [{"run": run, "zoning": ""} | common for run in killed]
-    killed_runs = pd.DataFrame(rows)
-    return (
-        killed_runs if study.runs.empty else pd.concat([study.runs, killed_runs], ignore_index=True)
-    )
+    extra = pd.DataFrame(rows)
+    return extra if study.runs.empty else pd.concat([study.runs, extra], ignore_index=True)
 
 
 def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) -> StudyTotal:

@@ -202,9 +202,7 @@ def _restored_rows(case: Case, draws: int) -> Iterator[dict[str, object]]:
     }
     for method, (certified, draw) in methods.items():
         drawn = [draw(seed) for seed in range(draws)]
-        errors = [
-            abs((optimum.cost or 0.0) / true - 1.0) for optimum in drawn if optimum is not None
-        ]
+        errors = [abs((o.cost or 0.0) / true - 1.0) for o in drawn if o is not None]
         yield {
             "case": case.name,
             "method": method,

@@ -280,9 +280,7 @@ class StudyPlan:
             if noise not in privacy.NO_BUDGET:
                 baseline = {k: v for k, v in method.settings if k not in NOT_IN_BASELINE}
                 baselines.setdefault(self._baseline_key(baseline), baseline)
-        missing = [
-            item for kind, item in REFERENCES.items() if kind not in drawn and self.reference
-        ]
+        missing = [m for kind, m in REFERENCES.items() if kind not in drawn and self.reference]
         return tuple(
             make_method(
                 ", ".join([item.name, *(word_of(k, v) for k, v in baseline.items())]),
