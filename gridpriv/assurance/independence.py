@@ -162,9 +162,7 @@ def noise_checks(prepared: Prepared, confidence: float) -> list[Finding]:
         units = np.stack([part.ravel() for part in np.split(sample.noise, 2, axis=1)], axis=1)
         findings.append(_signs(units, risk / len(paired), "p with q", sample.zone))
     if rounds > 1:
-        steps = [
-            [draw.output - draw.value for draw in d[:rounds]] for r in runs for d in r.values()
-        ]
+        steps = [[d.output - d.value for d in draws[:rounds]] for r in runs for draws in r.values()]
         findings.append(_signs(np.hstack(steps).T, risk, "signs of all pairs of rounds"))
     return findings
 
@@ -389,9 +387,7 @@ def interchange_reserves(prepared: Prepared) -> Hold:
 
 def state_findings(prepared: Prepared, demands: Compared) -> list[Finding]:
     """Compare the public state on every demand with that on the first."""
-    (_, base), *twins = [
-        (name, public_state(prepared_again(prepared, case))) for name, case in demands
-    ]
+    (_, base), *twins = [(name, public_state(prepared_again(prepared, c))) for name, c in demands]
     return [equality_finding("public state", name, base, twin) for name, twin in twins]
 
 

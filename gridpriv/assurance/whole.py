@@ -537,9 +537,7 @@ def _stream_of_zone(base: Stream, twins: list[Stream], position: int, zone: Zone
         return total_pure({noise_of.charge(distance): 1})
 
     def estimated(demand: Floats, draw: Callable[[int, Floats], Floats]) -> TemporalEstimate:
-        return stream_estimates(
-            base.disclosures[position], demand, draw, release.mechanism.variance
-        )
+        return stream_estimates(base.disclosures[position], demand, draw, noise_of.variance)
 
     def draw(block: int, mean: Floats) -> Floats:
         values.append(mean.copy())

@@ -85,9 +85,7 @@ def price_rows(prices: Floats, buses: Ints) -> list[list[object]]:
     if np.isnan(prices).all():
         return []
     ends = {"lowest": int(np.nanargmin(prices)), "highest": int(np.nanargmax(prices))}
-    return [
-        [f"{end} price (bus {buses[at]})", float(prices[at]), "$/MWh"] for end, at in ends.items()
-    ]
+    return [[f"{end} price (bus {buses[i]})", float(prices[i]), "$/MWh"] for end, i in ends.items()]
 
 
 def add_relax(parser: argparse.ArgumentParser) -> None:

@@ -211,9 +211,7 @@ def study_totals(study: Study) -> list[StudyTotal]:
         return []
     runs = _with_killed(study, charges)
     noisy = runs[runs["run"].isin(charges["run"]) | ~runs["budget"].isin(NO_BUDGET)]
-    return [
-        _total(study, str(case), rows, charges) for case, rows in noisy.groupby("case", sort=False)
-    ]
+    return [_total(study, str(case), r, charges) for case, r in noisy.groupby("case", sort=False)]
 
 
 def manifest_totals(study: Study) -> Json:

@@ -112,9 +112,7 @@ class DemandForecast:
         size = np.maximum(np.abs(result.zone_mean), least * sizes[:, None])
         share = np.ones_like(result.zone_spread)
         np.divide(result.zone_spread, size, out=share, where=size > 0)
-        mean, spread = (
-            case.base_mva * part.reshape(2, -1) for part in (result.mean, result.spread)
-        )
+        mean, spread = (case.base_mva * x.reshape(2, -1) for x in (result.mean, result.spread))
         return pd.DataFrame(
             {
                 "step": np.repeat(np.array(self.times), len(order)),
