@@ -144,9 +144,7 @@ def noise_checks(prepared: Prepared, confidence: float) -> list[Finding]:
         samples = repeated_releases(prepared)
     else:
         drawn = {zone: [draw for run in runs for draw in run[zone]] for zone in runs[0]}
-        samples = [
-            _sample(prepared, zone, draws[: len(draws) // 2 * 2]) for zone, draws in drawn.items()
-        ]
+        samples = [_sample(prepared, zone, d[: len(d) // 2 * 2]) for zone, d in drawn.items()]
     if not samples:
         return []
     risk = (1.0 - confidence) / (6.0 + 3.0 * len(DEMANDS))

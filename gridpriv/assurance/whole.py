@@ -189,9 +189,7 @@ def _stated(prepared: Prepared, base: RecordedRun) -> list[Finding]:
         releases = {rule.release(release.sensitivity): n for release, n in drawn.items()}
         if not releases:
             continue
-        charged = max(
-            law_loss(release) / epsilon_of(release.certified, LEAST_DELTA) for release in releases
-        )
+        charged = max(law_loss(r) / epsilon_of(r.certified, LEAST_DELTA) for r in releases)
         findings.append(Finding("stated", problem.name, "loss over charge", charged, 1.0 + SAME))
         spent = budget_spent(releases, settings.budget, settings.release_delta)
         findings.append(Finding("stated", problem.name, "spent of the budget", spent, allowed))
@@ -234,9 +232,7 @@ def budget_spent(releases: Mapping[Release, int], budget: Budget, delta: float) 
         return sum(spent) if total else max(spent)
     if any(pure.values()):
         return 0.0
-    square = {
-        release: (release.sensitivity.value / release.mechanism.scale) ** 2 for release in releases
-    }
+    square = {r: (r.sensitivity.value / r.mechanism.scale) ** 2 for r in releases}
     mu = math.sqrt(
         sum(square[release] * n for release, n in releases.items())
         if total

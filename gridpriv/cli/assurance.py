@@ -118,9 +118,7 @@ def _print_audit(document: Json, *, on_ac: bool = False) -> None:
     from gridpriv.assurance.audit import CHECKS
     from gridpriv.assurance.statistic import POWER
 
-    replayed = [
-        row | {"quantity": CHECKS[row["check"]] or row["neighbour"]} for row in document["replay"]
-    ]
+    replayed = [r | {"quantity": CHECKS[r["check"]] or r["neighbour"]} for r in document["replay"]]
     replayed += [
         {"check": name, "neighbours": 0, "quantity": "not checked: no cdf"}
         | dict.fromkeys(("measured", "allowed", "passed"))
@@ -132,7 +130,7 @@ def _print_audit(document: Json, *, on_ac: bool = False) -> None:
     output.print_records(title, columns, replayed)
     output.say(output.worded("audit-replay"))
     measured = [
-        row | {"verdict": row["verdict"].removeprefix("claim ")} for row in document["statistical"]
+        r | {"verdict": r["verdict"].removeprefix("claim ")} for r in document["statistical"]
     ]
     title = (
         f"Statistical audit, bus {document['neighbour']['bus']} of zone {document['zone']}, "

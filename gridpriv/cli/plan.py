@@ -94,9 +94,7 @@ def execute(args: argparse.Namespace) -> int:
         result, left_out = forecast(case, zoning, settings, options, chosen.scenarios, advance)
     best = recommended(result)
     varied = ("release", "mechanism", "rounds", "coordination", "seed")
-    common = {
-        name: value for name, value in settings.effective_values(case).items() if name not in varied
-    }
+    common = {k: v for k, v in settings.effective_values(case).items() if k not in varied}
     document = {
         "case": case.name,
         "zones": zoning.n_zone,

@@ -515,9 +515,7 @@ def _charging(
             "ledger charges releases; this run has none (mechanism none): leave the ledger out"
         )
     adjacency = prepared.settings.protected(own.case)
-    (dataset,) = (
-        data for data in zone_datasets(own.case, prepared.zoning, adjacency) if data.owner == name
-    )
+    (dataset,) = (d for d in zone_datasets(own.case, prepared.zoning, adjacency) if d.owner == name)
     key = None if party.ledger_key is None else folder / party.ledger_key
     ledger = stack.enter_context(Ledger(folder / party.ledger, [dataset], key))
     state = read_state(folder / party.state / STATE)

@@ -32,9 +32,7 @@ from gridpriv.zonal.settings import PRIOR_ONLY, Adjacency, ReleaseSchedule, Sett
 OWN_AXIS = {"seed": "seeds", "load_scale": "load-scales", "budget": "budgets"}
 # axes of the protection of demand: any of them replaces the default methods
 OF_RELEASE = ("mechanism", "perturbation", "release", "noise_schedule", "update")
-METHOD_AXES = tuple(
-    name for name in names(Settings) if name not in (*OWN_AXIS, "local_updates", "outage")
-)
+METHOD_AXES = tuple(n for n in names(Settings) if n not in (*OWN_AXIS, "local_updates", "outage"))
 OF_NOISE = (*names(privacy.Privacy), *names(Adjacency), *names(ReleaseSchedule))
 NOT_IN_BASELINE = (*OF_NOISE, "workers")  # without effect on a run without noise
 
@@ -114,11 +112,7 @@ def methods_at(
             chosen = {name: value for name, value in chosen.items() if name not in OF_NOISE}
         chosen |= own
         given = {name: value for name, value in chosen.items() if _applies(name, chosen)}
-        added = [
-            name
-            for name in (*OF_RELEASE, *axes)
-            if name in given and name not in dict(method.settings)
-        ]
+        added = [n for n in (*OF_RELEASE, *axes) if n in given and n not in dict(method.settings)]
         words = [method.name, *(word_of(name, given[name]) for name in dict.fromkeys(added))]
         label = ", ".join(word for word in words if word)
         labelled = make_method(label, **given)

@@ -131,11 +131,7 @@ def publish_manifest(manifest: Json) -> Json:
 
 def publish_tables(tables: Tables) -> Tables:
     """Return the public part of one protected run's tables."""
-    return {
-        name: publish_table(DataFrame(table), STORED[name])
-        for name, table in tables.items()
-        if len(table)
-    }
+    return {name: publish_table(DataFrame(t), STORED[name]) for name, t in tables.items() if len(t)}
 
 
 FINALS = tuple(
