@@ -72,9 +72,7 @@ class RecordingTransport:
         name, given = sent[0].method.__name__, [request.arguments for request in sent]
         if name not in OWN:
             self.crossed.append((name, given, outcomes))
-        elif name == "plan" and all(
-            recorded_method != "plan" for recorded_method, _, _ in self.crossed
-        ):
+        elif name == "plan" and all(method != "plan" for method, _, _ in self.crossed):
             self.crossed.append((name, given, None))
         warm = name == "warm_start"
         for script, call, reply in zip(self.recorded, sent, outcomes, strict=True):

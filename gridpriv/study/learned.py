@@ -388,9 +388,7 @@ def _refuse_drawn_again(out: Path, remaining: Sequence[Trial]) -> None:
     (Comparisons on grids have seeds, and so no secure noise.)
     """
     given = [trial.settings for trial in remaining]
-    if any(
-        settings.noise == "secure" and settings.noise_budget not in NO_BUDGET for settings in given
-    ):
+    if any(s.noise == "secure" and s.noise_budget not in NO_BUDGET for s in given):
         raise InputError(
             f"{out} has runs with secure noise to do that may have drawn it already, which nothing "
             "can make again or count: name another folder; what this one released stays released"
