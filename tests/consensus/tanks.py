@@ -74,9 +74,11 @@ class Tank:
             raise SolverError("the pipe burst")
         square = 2.0 * np.outer(self.row, self.row) + np.diag(metric)
         best, least = None, np.inf
-        for held in product((None, 0, 1), repeat=2):
-            free = [k for k in range(2) if held[k] is None]
-            z = np.array([0.0 if held[k] is None else self.box[k, held[k]] for k in range(2)])
+        for at_bound in product((None, 0, 1), repeat=2):
+            free = [k for k in range(2) if at_bound[k] is None]
+            z = np.array(
+                [0.0 if at_bound[k] is None else self.box[k, at_bound[k]] for k in range(2)]
+            )
             if free:
                 inner = square[np.ix_(free, free)]
                 z[free] = np.linalg.lstsq(inner, -(linear + square @ z)[free], rcond=None)[0]

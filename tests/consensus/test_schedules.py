@@ -26,14 +26,14 @@ def test_step_sizes_are_the_papers():
 
 def test_a_growing_penalty_is_nondecreasing_and_bounded():
     schedule = GeometricPenalty(2.0, 1.2, 10, 5.0)
-    rho, seen = schedule.first(1), []
+    rho, penalties = schedule.first(1), []
     for t in range(1, 200):
-        seen.append(rho[0])
+        penalties.append(rho[0])
         rho = schedule.following(t, rho, np.ones(1), np.ones(1))
-    assert seen[0] == 2.0
-    assert seen[9] == pytest.approx(2.4)  # t = 10
-    assert seen == sorted(seen)
-    assert seen[-1] == 5.0
+    assert penalties[0] == 2.0
+    assert penalties[9] == pytest.approx(2.4)  # t = 10
+    assert penalties == sorted(penalties)
+    assert penalties[-1] == 5.0
 
 
 def test_balancing_raises_rho_by_primal_and_lowers_it_by_dual_residuals():
@@ -41,8 +41,8 @@ def test_balancing_raises_rho_by_primal_and_lowers_it_by_dual_residuals():
     rho = rule.following(5, np.ones(3), np.array([4.0, 1.0, 1.0]), np.array([1.0, 1.0, 4.0]))
     change = 2.0 ** (10 / 15)  # after t rounds the factor's power is settle / (settle + t)
     np.testing.assert_allclose(rho, [change, 1.0, 1.0 / change])
-    kept = FrozenPenalty(rule)
-    assert kept.following(5, rho, np.ones(3), np.zeros(3)) is rho
+    frozen = FrozenPenalty(rule)
+    assert frozen.following(5, rho, np.ones(3), np.zeros(3)) is rho
 
 
 def test_noise_that_is_drawn_every_round_is_not_chased():

@@ -48,8 +48,8 @@ def test_the_tanks_share_what_is_lacking(update, count):
     near = 1e-6 if update == "exact" else 0.05
     assert turns[-1].w == pytest.approx([0.75], abs=near)
     assert turns[-1].residual < near
-    figures = answers(transport, call(Agent.metrics))
-    assert sum(f.values["objective"] for f in figures) == pytest.approx(2 * 1.75**2, abs=10 * near)
+    metrics = answers(transport, call(Agent.metrics))
+    assert sum(f.values["objective"] for f in metrics) == pytest.approx(2 * 1.75**2, abs=10 * near)
 
 
 def test_one_exact_round_is_the_minimiser_by_hand():
@@ -70,12 +70,12 @@ def test_several_updates_send_their_average_and_go_on_from_the_last():
     (agent,) = Waterworks(**SHORT, rules=rules("linearized", local_updates=2)).make([1])
     agent.round(Order(1, np.array([0.0]), np.array([1.0]), 0.1))
     # z <- (z/eta + 2 b (d - b'z)) / (1/eta + [0, rho]), d = 4
-    z, seen = np.zeros(2), []
+    z, updates = np.zeros(2), []
     for _ in range(2):
         pull = 10.0 * z + 2.0 * np.ones(2) * (4.0 - z.sum())
         z = np.minimum(pull / np.array([10.0, 11.0]), [1.5, 4.0])
-        seen.append(z)
-    assert agent.average == pytest.approx(np.mean(seen, axis=0))
+        updates.append(z)
+    assert agent.average == pytest.approx(np.mean(updates, axis=0))
     again = agent.twin(np.array([4.0]), None)
     assert again.iterate.z == pytest.approx(z)
 
@@ -137,10 +137,10 @@ def test_only_an_output_may_not_rest_on_a_point_near_the_minimiser(target, updat
     """
     agent = Waterworks(**SHORT, rules=rules(update, target)).agent(1)
     name = "minimise_exact" if update == "exact" else "minimise"
-    solve, asked = getattr(agent.problem, name), []
+    solve, calls = getattr(agent.problem, name), []
 
     def noted(linear, metric, *, near, within):
-        asked.append((near, within))
+        calls.append((near, within))
         return solve(linear, metric)
 
     monkeypatch.setattr(agent.problem, name, noted)
@@ -149,8 +149,8 @@ def test_only_an_output_may_not_rest_on_a_point_near_the_minimiser(target, updat
     agent.warm_start(order)
     agent.ready(order)
     agent.round(order)
-    assert [near for near, _ in asked] == [True, target != "output", target != "output"]
-    proven = [within < np.inf for _, within in asked]
+    assert [near for near, _ in calls] == [True, target != "output", target != "output"]
+    proven = [within < np.inf for _, within in calls]
     assert proven == [False, target == "output", target == "output"]
 
 
@@ -190,10 +190,10 @@ def test_a_coordinator_is_given_replies_and_nothing_else():
     assert hints["exchange"] is Exchange
     assert set(hints) == {"exchange", "consensus", "state", "plan", "return"}
     source = ast.parse(Path(coordinator.__file__).read_text(encoding="utf-8"))
-    seen = {
+    imported = {
         node.module for node in ast.walk(source) if isinstance(node, ast.ImportFrom) and node.module
     }
-    assert {m for m in seen if m.startswith("gridpriv.consensus")} == {
+    assert {m for m in imported if m.startswith("gridpriv.consensus")} == {
         "gridpriv.consensus.messages",
         "gridpriv.consensus.schedules",
     }
@@ -327,10 +327,10 @@ def test_a_lost_worker_is_an_error_in_its_place():
     transport = Workers(Waterworks(**SHORT, rules=rules()), workers=2)
     try:
         os.kill(transport._workers[0].process.pid, signal.SIGKILL)
-        lost, kept = transport.call_all(call(Agent.smoothness))
+        lost, smoothness = transport.call_all(call(Agent.smoothness))
         assert isinstance(lost, WorkerError)
         assert "killed by signal 9" in str(lost)
-        assert kept == 4.0
+        assert smoothness == 4.0
     finally:
         transport.close()
 

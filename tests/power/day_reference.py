@@ -17,8 +17,8 @@ class Program:
     def var(self, count, low, high, start):
         v = ca.MX.sym("v", count)
         low, high, start = (np.broadcast_to(a, count) for a in (low, high, start))
-        for held, given in ((self.low, low), (self.high, high)):
-            held.append(given)
+        for bounds, given in ((self.low, low), (self.high, high)):
+            bounds.append(given)
         self.x.append(v)
         self.start.append(np.clip(start, low, high))
         return v
@@ -98,21 +98,21 @@ def day_cost(case, pd, qd, chronology):
     for s in chronology.storages:
         charge = program.var(steps, 0, s.charge, 0.0)
         discharge = program.var(steps, 0, s.discharge, 0.0)
-        energy, course = s.start, []
+        energy, energies = s.start, []
         for t in range(steps):
             gained = s.charge_efficiency * charge[t] - discharge[t] / s.discharge_efficiency
             energy = (1 - s.loss * hours) * energy + hours * gained
-            course.append(energy)
-        program.row(ca.vertcat(*course), np.r_[np.zeros(steps - 1), s.end], s.energy)
+            energies.append(energy)
+        program.row(ca.vertcat(*energies), np.r_[np.zeros(steps - 1), s.end], s.energy)
         program.row(pg[s.gen, :].T - discharge + charge, 0, 0)
     total = [0, 0]
     for g in np.flatnonzero((chronology.reserve_most > 0).any(axis=0)).tolist():
         up, down = (program.var(steps, 0, m, 0.0) for m in chronology.reserve_most[:, g])
         program.row(pg[g, :].T + up, -np.inf, case.pmax[g])
         program.row(pg[g, :].T - down, case.pmin[g], np.inf)
-        for k, held in enumerate((up, down)):
-            total[k] += held
-            program.cost += case.base_mva * chronology.reserve_price[k, g] * ca.sum1(held)
+        for k, reserve in enumerate((up, down)):
+            total[k] += reserve
+            program.cost += case.base_mva * chronology.reserve_price[k, g] * ca.sum1(reserve)
     for k in (0, 1):
         if chronology.reserve_required[k].any():
             program.row(total[k], chronology.reserve_required[k], np.inf)

@@ -28,8 +28,8 @@ class Scopf:
     def variables(self, name, low, high, start):
         v = ca.SX.sym(name, len(low))
         self.x.append(v)
-        for kept, given in ((self.low, low), (self.high, high), (self.start, start)):
-            kept.append(np.asarray(given, float))
+        for values, given in ((self.low, low), (self.high, high), (self.start, start)):
+            values.append(np.asarray(given, float))
         return v
 
     def rows(self, expressions, low, high):
@@ -43,17 +43,17 @@ class Scopf:
         reach = np.where(np.arange(n) == self.reference, 0.0, np.pi)
         va = self.variables(f"va{name}", -reach, reach, np.zeros(n))
         vm = self.variables(f"vm{name}", case.vmin, case.vmax, np.ones(n))
-        kept = np.ones(case.n_gen, bool)
-        kept[list(lost_gens)] = False
+        in_service = np.ones(case.n_gen, bool)
+        in_service[list(lost_gens)] = False
         qg = self.variables(
             f"q{name}",
-            np.where(kept, case.qmin, 0.0),
-            np.where(kept, case.qmax, 0.0),
+            np.where(in_service, case.qmin, 0.0),
+            np.where(in_service, case.qmax, 0.0),
             np.zeros(case.n_gen),
         )
         p = [case.pd[i] + case.gs[i] * vm[i] ** 2 for i in range(n)]
         q = [case.qd[i] - case.bs[i] * vm[i] ** 2 for i in range(n)]
-        for g in np.flatnonzero(kept):
+        for g in np.flatnonzero(in_service):
             p[case.gen_bus[g]] -= pg[g]
             q[case.gen_bus[g]] -= qg[g]
         for k in sorted(set(range(case.n_branch)) - set(lost_branches)):
@@ -69,16 +69,16 @@ class Scopf:
                     self.rows([p_in**2 + q_in**2], -np.inf, rate[k] ** 2)
         self.rows([*p, *q], 0.0, 0.0)
         if setpoint is not None:
-            self._holding(name, kept, vm, qg, setpoint)
+            self._holding(name, in_service, vm, qg, setpoint)
         return vm
 
-    def _holding(self, name, kept, vm, qg, setpoint):
+    def _holding(self, name, in_service, vm, qg, setpoint):
         """Add the complementarity of voltages and reactive limits, bus by bus."""
-        buses = np.unique(self.case.gen_bus[kept]).tolist()
+        buses = np.unique(self.case.gen_bus[in_service]).tolist()
         none = np.zeros(len(buses))
         below, above = (self.variables(f"{s}{name}", none, none + 1.0, none) for s in "ab")
         for j, i in enumerate(buses):
-            own = np.flatnonzero(kept & (self.case.gen_bus == i)).tolist()
+            own = np.flatnonzero(in_service & (self.case.gen_bus == i)).tolist()
             total = sum(qg[g] for g in own)
             self.rows([setpoint[i] - vm[i] - below[j] + above[j]], 0.0, 0.0)
             self.rows([below[j] * (self.case.qmax[own].sum() - total)], -np.inf, SLACK)
@@ -93,8 +93,8 @@ def scopf_cost(case, outages, rate_after):
     setpoint = problem.state("0", pg, case.rate)
     for number, (branches, gens) in enumerate(outages, start=1):
         alpha = problem.variables(f"a{number}", [-1.0], [1.0], [0.0])
-        moved = [pg[g] + alpha[0] * (case.pmax[g] - pg[g]) for g in range(case.n_gen)]
-        problem.state(str(number), moved, rate_after, branches, gens, setpoint)
+        pg_after = [pg[g] + alpha[0] * (case.pmax[g] - pg[g]) for g in range(case.n_gen)]
+        problem.state(str(number), pg_after, rate_after, branches, gens, setpoint)
     cost = 0
     for g, item in enumerate(case.cost):
         degree, output = len(item.values) - 1, case.base_mva * pg[g]

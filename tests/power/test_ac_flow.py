@@ -52,7 +52,7 @@ def two_buses(tap: float) -> Case:
     )  # fmt: skip
 
 
-def apart(case: Case, state, voltage) -> float:
+def largest_difference(case: Case, state, voltage) -> float:
     """Largest distance of two voltage vectors whose references differ."""
     slack = int(np.flatnonzero(case.reference)[0])
     return float(
@@ -80,7 +80,7 @@ def test_voltages_are_those_of_an_independent_newton_method(name):
     dispatch = dispatch_of(case)
     voltage = rectangular_newton(case, dispatch.vm * np.exp(1j * dispatch.va))
     assert voltage is not None
-    assert apart(case, ac_flow(case, dispatch), voltage) < 1e-8
+    assert largest_difference(case, ac_flow(case, dispatch), voltage) < 1e-8
 
 
 @pytest.mark.large
@@ -104,7 +104,7 @@ def test_voltages_are_those_of_an_independent_newton_method_on_the_library():
             continue
         compared += 1
         try:
-            distance = apart(case, ac_flow(case, dispatch), voltage)
+            distance = largest_difference(case, ac_flow(case, dispatch), voltage)
         except PowerFlowError:
             distance = np.inf
         if not distance < 1e-8:
@@ -306,41 +306,41 @@ def test_a_zone_with_hardly_any_headroom_still_keeps_its_interchange(case118, zo
     """Set points of an optimum are just below their limits; this zone must reduce generation."""
     dispatch = dispatch_of(case118)
     agreed = interchange_of(ac_flow(case118, dispatch), zones118.zone_of)
-    mine = zones118.zone_of[case118.gen_bus] == 0
-    tight = replace(case118, pmax=np.where(mine, dispatch.pg + 1e-9, case118.pmax))
+    own_gens = zones118.zone_of[case118.gen_bus] == 0
+    tight = replace(case118, pmax=np.where(own_gens, dispatch.pg + 1e-9, case118.pmax))
     agreed[:2] += -0.3, 0.3
     state = ac_flow(tight, dispatch, Schedule(zones118.zone_of, agreed))
     assert balance(tight, state) < 1e-8
     assert np.abs(state.deviation).max() < 1e-6
-    assert state.regulation[mine].sum() < -0.1
+    assert state.regulation[own_gens].sum() < -0.1
 
 
 def test_a_zone_without_headroom_draws_balancing_power(case118, zones118):
     dispatch = dispatch_of(case118)
-    mine = zones118.zone_of[case118.gen_bus] == 0
-    tight = replace(case118, pmax=np.where(mine, case118.pg, case118.pmax))
+    own_gens = zones118.zone_of[case118.gen_bus] == 0
+    tight = replace(case118, pmax=np.where(own_gens, case118.pg, case118.pmax))
     as_it_is = ac_flow(tight, dispatch)
     zone_of = zones118.zone_of
     exports = interchange_of(as_it_is, zone_of)
     lean = Schedule(zone_of, exports + np.array([0.5, -0.25, -0.25]))
     state = ac_flow(tight, dispatch, lean)
     assert balance(tight, state) < 1e-8
-    assert np.all(state.regulation[mine] <= 1e-9)
+    assert np.all(state.regulation[own_gens] <= 1e-9)
     assert state.deviation[0] < -0.4
     assert np.all(state.deviation[1:] > 0)
     assert not [limit for limit in state.violations if limit.kind == "generator P"]
 
 
 @pytest.mark.parametrize(
-    ("apart", "seed"),  # p.u.; at 12 there is no power flow that holds areas without their limits
+    ("spread", "seed"),  # p.u.; at 12 there is no power flow that holds areas without their limits
     [(3.0, 2), (4.0, 1), (6.0, 1), (6.0, 3), (12.0, 1), (12.0, 2)],
 )
 def test_limits_of_areas_are_met_by_the_same_search_as_those_of_buses(
-    case118, factored, apart, seed
+    case118, factored, spread, seed
 ):
     rng, zone_of = np.random.default_rng(seed), partition(case118, 8, "spectral").zone_of
     dispatch = dispatch_of(case118)
-    agreed = interchange_of(ac_flow(case118, dispatch), zone_of) + rng.normal(0, apart, 8)
+    agreed = interchange_of(ac_flow(case118, dispatch), zone_of) + rng.normal(0, spread, 8)
     agreed -= agreed.mean()
     factored.clear()
     state = ac_flow(case118, dispatch, Schedule(zone_of, agreed))
@@ -484,12 +484,12 @@ def test_areas_are_solved_within_all_limits_at_once_where_not_within_their_own()
         case, qd=np.array([0.0, 0.16, 0.73, 0.17, 0.25]), shift=0.1 * (np.arange(6) == 0),
         tap=np.array([1.02, 1.0, 1.0, 0.91, 1.0, 1.0]),
     )  # fmt: skip
-    asked = replace(
+    dispatch = replace(
         dispatch_of(case), pg=np.array([0.3, 0.48, 0.0, 0.02, 0.0, 0.33, 0.67, 0.81]),
         vm=np.array([1.02, 0.97, 1.0, 0.93, 0.99]), va=np.array([-0.49, -0.03, -0.46, 0.92, 1.11]),
     )  # fmt: skip
     agreed = Schedule(np.array([1, 0, 2, 1, 1]), np.array([-0.57, -0.51, 1.08]))
-    state = ac_flow(case, asked, agreed)
+    state = ac_flow(case, dispatch, agreed)
     assert balance(case, state) < 1e-8
     assert np.abs(state.deviation).sum() == pytest.approx(5.24, abs=0.01)  # 9.10 if all share
 
@@ -514,10 +514,10 @@ def test_an_island_has_a_reference_of_its_own():
     assert np.isfinite(state.vm).all() and (state.vm > 0.5).all()
     for i in range(2):  # each island is in balance by itself
         buses = island == i
-        mine = buses[case.gen_bus]
+        own_gens = buses[case.gen_bus]
         lines = buses[case.f_bus]
         lost = (state.s_from + state.s_to).real[lines].sum() + (state.vm**2 * case.gs)[buses].sum()
-        assert state.pg[mine].sum() == pytest.approx(case.pd[buses].sum() + lost, abs=1e-8)
+        assert state.pg[own_gens].sum() == pytest.approx(case.pd[buses].sum() + lost, abs=1e-8)
 
 
 @pytest.mark.large
@@ -680,6 +680,6 @@ def test_places_of_a_large_grids_jacobian_are_no_32_bit_numbers() -> None:
         np.argsort(jacobian.row_order),
     )
     assert matrix[row[n - 1], jacobian.column_place[2 * n - 1]] == -1.0
-    held = np.arange(n)  # by the magnitude at its own bus
-    by_magnitude = matrix[row[n + held], jacobian.column_place[n - 1 + held]]
+    buses = np.arange(n)  # by the magnitude at its own bus
+    by_magnitude = matrix[row[n + buses], jacobian.column_place[n - 1 + buses]]
     assert (np.asarray(by_magnitude) == KAPPA).all()

@@ -47,9 +47,9 @@ def published_costs():
     }
 
 
-def assert_inside(found):
+def assert_inside(optimum):
     """Balance and limits, from admittances multiplied out another way."""
-    case, state = found.state.case, found.state
+    case, state = optimum.state.case, optimum.state
     lack = state.voltage * np.conj(chain_admittance(case) @ state.voltage)
     lack += case.pd + 1j * case.qd - state.p_shed - 1j * state.q_shed + state.curtailment
     np.subtract.at(lack, case.gen_bus, state.pg + 1j * state.qg)
@@ -63,7 +63,7 @@ def assert_inside(found):
         ends = state.voltage[[case.f_bus[k], case.t_bus[k]]]
         assert np.abs(ends * np.conj(chain_matrix(case, k) @ ends)).max() < case.rate[k] + 1e-6
     assert ((state.p_shed >= 0) & (state.p_shed <= np.maximum(case.pd, 0) + 1e-12)).all()
-    assert found.violations == ()
+    assert optimum.violations == ()
 
 
 @pytest.mark.parametrize(("name", "cost"), PUBLISHED.items())
@@ -77,14 +77,14 @@ def test_the_published_cost_is_met_within_every_limit(name, cost):
 @pytest.mark.large
 @pytest.mark.slow
 def test_the_published_costs_of_the_extra_are_met():
-    missed = {}
+    deviations = {}
     costs = {name: c for name, (buses, c) in published_costs().items() if buses <= 1354}
     assert len(costs) >= 60
     for name, cost in costs.items():
         optimum = gridpriv.acopf(load_case(name))
         if abs(optimum.cost / cost - 1) > 1e-4 or optimum.violations or optimum.state.shed_mw:
-            missed[name] = optimum.cost / cost - 1
-    assert not missed
+            deviations[name] = optimum.cost / cost - 1
+    assert not deviations
 
 
 def test_the_optimum_of_the_shipped_cases(case14, case118):

@@ -95,9 +95,9 @@ def test_a_need_that_nothing_meets_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [("9,0,0,0\n", "gen = '9'"), ("2,-1,0,0\n", "0 or more"), ("", "names no generator")],
 )
-def test_files_that_are_refused(tmp_path, text, said):
-    with pytest.raises(InputError, match=said):
+def test_files_that_are_refused(tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
         chronology(grid(), tmp_path, text)

@@ -171,13 +171,15 @@ class Recording:
     """A transport that keeps every answer."""
 
     def __init__(self, inner):
-        self.inner, self.heard = inner, []
+        self.inner, self.replies_by_call = inner, []
 
     def call_all(self, calls):
         replies = answers(self.inner, calls)
         name = each(calls, 1)[0].method.__name__
         parts = [tuple(x) if isinstance(x, tuple) else (x,) for x in replies]
-        self.heard.append((name, [np.concatenate([np.ravel(p) for p in x]) for x in parts]))
+        self.replies_by_call.append(
+            (name, [np.concatenate([np.ravel(p) for p in x]) for x in parts])
+        )
         return replies
 
 
@@ -200,21 +202,23 @@ def played(case, other=None):
         number[number < prepared.network.offsets["p_from"]], return_counts=True
     )
     assert len(list(islice(conic_rounds(recording, number[holders > 1]), 10))) == 10
-    return recording.heard, transport
+    return recording.replies_by_call, transport
 
 
 def test_rounds_read_released_demand_only():
     """On other demand with the releases frozen, every message is the same to the bit."""
     case = load_case("case14")
-    heard, transport = played(case)
+    replies_by_call, transport = played(case)
     for (verb, here), (again, there) in zip(
-        heard, played(case.scale_load(0.6), transport)[0], strict=True
+        replies_by_call, played(case.scale_load(0.6), transport)[0], strict=True
     ):
         assert verb == again
         for item, other in zip(here, there, strict=True):
             assert np.array_equal(item, other), verb
-    moved = played(case.scale_load(0.6))[0]
-    assert any(not np.array_equal(a[1][0], b[1][0]) for a, b in zip(heard, moved, strict=True))
+    changed = played(case.scale_load(0.6))[0]
+    assert any(
+        not np.array_equal(a[1][0], b[1][0]) for a, b in zip(replies_by_call, changed, strict=True)
+    )
 
 
 def test_each_zone_is_charged_for_one_release(case14, zones14):

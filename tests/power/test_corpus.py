@@ -94,7 +94,7 @@ def test_a_branch_is_rated_at_both_ends(modules, finished):
     assert sum(limit.kind == "line" for limit in verdict.violations) >= lossy.sum()
 
 
-def said(finished, capsys):
+def printed(finished, capsys):
     from gridpriv.cli.run import summarise
 
     capsys.readouterr()
@@ -106,7 +106,7 @@ def test_every_printed_sentence_is_known_and_true(modules, finished, capsys, mon
     judge, _ = modules
     monkeypatch.setenv("COLUMNS", "400")
     verdict = judge.Judgement(finished.case, judge.reported_state(finished), 1e4)
-    text = said(finished, capsys)
+    text = printed(finished, capsys)
     reading = judge.read_statements(text, judge.Facts(finished, verdict))
     assert (reading.wrong, reading.unknown) == ((), ())
     assert reading.checked >= 12
@@ -259,7 +259,7 @@ def test_feasible_is_wrong_of_a_state_outside_a_limit(modules, finished, capsys,
     monkeypatch.setenv("COLUMNS", "400")
     state = judge.reported_state(finished)
     high = judge.Judgement(finished.case, replace(state, vm=state.vm + 0.1), 1e4)
-    wrong = judge.read_statements(said(finished, capsys), judge.Facts(finished, high)).wrong
+    wrong = judge.read_statements(printed(finished, capsys), judge.Facts(finished, high)).wrong
     assert any("stated feasible, is infeasible" in line for line in wrong)
 
 

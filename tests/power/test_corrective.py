@@ -66,7 +66,7 @@ def test_redispatch_is_the_least_of_a_second_formulation():
     before = pre_contingency(case, Dispatch(s.pg, s.vm, s.va, s.p_shed, s.q_shed, s.curtailment))
     zones = [(name, np.flatnonzero(np.arange(30) % 2 == k)) for k, name in enumerate("ab")]
     outside = [c for c in security_analysis(before, contingencies(case, "all")) if not c.secure]
-    seen = 0
+    compared = 0
     for one in outside[:4]:
         outage = Outage.of(before, one.contingency)
         if outage.deenergized.any():
@@ -78,12 +78,12 @@ def test_redispatch_is_the_least_of_a_second_formulation():
             return ca.sqrt((output - pg[k]) ** 2 + 1e-12)
 
         least, shed = polar_optimum(outage.case, 200.0, cost)
-        moved = sum(zone.up_mw + zone.down_mw for zone in correction.zones)
-        total = moved + 200 * correction.shed_mw
+        redispatched = sum(zone.up_mw + zone.down_mw for zone in correction.zones)
+        total = redispatched + 200 * correction.shed_mw
         assert total == pytest.approx(case.base_mva * least, rel=5e-3, abs=0.05)
         assert correction.shed_mw == pytest.approx(case.base_mva * shed.sum(), abs=0.05)
-        seen += 1
-    assert seen >= 2
+        compared += 1
+    assert compared >= 2
 
 
 @pytest.mark.slow

@@ -207,7 +207,7 @@ def test_zones_reach_the_centralized_bound(name, zones, most):
 
 
 @pytest.fixture(scope="module")
-def settled(case14):
+def finished(case14):
     # prices move on by half a per cent where all variables agree within 1e-4 p.u.
     settings = make_settings(
         mechanism="none", rounds=80, planning="soc", acceleration="anderson", tolerance=0.0
@@ -215,18 +215,18 @@ def settled(case14):
     return run(case14, shipped_zoning(case14, 2), settings)
 
 
-def test_the_document_states_the_weight_in_force(settled):
-    assert settled.as_dict()["settings"]["imbalance_weight"] == 1e4
+def test_the_document_states_the_weight_in_force(finished):
+    assert finished.as_dict()["settings"]["imbalance_weight"] == 1e4
 
 
-def test_local_prices_are_the_centralized_ones(case14, settled):
-    optimum, central = settled.zone_prices, acopf(case14)
+def test_local_prices_are_the_centralized_ones(case14, finished):
+    optimum, central = finished.zone_prices, acopf(case14)
     np.testing.assert_allclose(optimum["p_price"], central.p_price, rtol=1e-2)
     assert set(optimum["p_unit"]) == {"$/MWh"}
 
 
-def test_the_payment_of_one_zone_for_a_tie_is_the_revenue_of_the_other(settled):
-    table = settled.tie_prices
+def test_the_payment_of_one_zone_for_a_tie_is_the_revenue_of_the_other(finished):
+    table = finished.tie_prices
     total = table.groupby(["branch_row", "flow"])["price"].sum()
     assert len(total) == 4 * 3  # four flows on each of the three ties
     assert abs(total).max() < 1e-3 * abs(table["price"]).max()
@@ -246,9 +246,9 @@ def test_zonal_shed_of_a_stressed_case_is_the_centralized_shed(case14, zones14):
 def test_what_binds_is_named(case14):
     """Four of five generators are at their maximum; the slack's 332 MW do not reach all buses."""
     relaxation = relax(case14.scale_load(3.0))
-    held = relaxation.binding.query("kind == 'generator P' and limit == 'upper'")
-    assert (held["value"] - held["bound"]).abs().max() < 0.5
-    assert set(held["unit"]) == {"MW"}
+    at_limit = relaxation.binding.query("kind == 'generator P' and limit == 'upper'")
+    assert (at_limit["value"] - at_limit["bound"]).abs().max() < 0.5
+    assert set(at_limit["unit"]) == {"MW"}
 
 
 def test_an_infeasible_balance_names_the_limits_that_prevent_it(case14):
@@ -305,9 +305,9 @@ def test_sensitivities_grow_with_the_weight(case14):
     base = other.minimise_exact(other.gradient(zero, demand), metric).z
     own, largest = len(priced.own), 0.0
     for bus in range(own):
-        moved = demand.copy()
-        moved[[bus, own + bus]] += beta
-        z = other.minimise_exact(other.gradient(zero, moved), metric).z
+        adjacent = demand.copy()
+        adjacent[[bus, own + bus]] += beta
+        z = other.minimise_exact(other.gradient(zero, adjacent), metric).z
         largest = max(largest, float(np.linalg.norm((z - base)[shared])))
     assert 0.0 < largest <= bound
 

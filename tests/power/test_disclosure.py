@@ -226,10 +226,10 @@ def test_the_expected_error_is_that_of_thirty_draws(name, budget):
         release = rule.release(disclosure.sensitivity(prepared.rules.adjacency, rule.norm))
         use, square = used(zone, prepared.direct_current), 0.0
         for seed in range(30):
-            seen = release.apply(
+            noisy = release.apply(
                 disclosure.measure(zone.demand), lambda seed=seed: np.random.default_rng(seed)
             )
-            gap = (disclosure.estimate(seen, release) - zone.demand)[: len(zone.own)]
+            gap = (disclosure.estimate(noisy, release) - zone.demand)[: len(zone.own)]
             square += float(((use @ gap) ** 2).sum()) / 30
         assert 0.5 < np.sqrt(square) / disclosure.expected < 1.5
 
@@ -256,8 +256,8 @@ def test_tie_flows_are_those_of_a_dc_power_flow():
         z = abs(complex(r, x))
         pp.create_impedance(net, buses[f], buses[t], rft_pu=0.0, xft_pu=z, sn_mva=1.0)
     pp.create_ext_grid(net, buses[0])
-    moved = 3
-    pp.create_load(net, buses[zone.own[moved]], p_mw=1.0)
+    changed_bus = 3
+    pp.create_load(net, buses[zone.own[changed_bus]], p_mw=1.0)
     share = case.pmax / case.pmax.sum()
     for at, part in zip(case.gen_bus, share, strict=True):
         pp.create_sgen(net, buses[at], p_mw=float(part))
@@ -266,7 +266,7 @@ def test_tie_flows_are_those_of_a_dc_power_flow():
     ties = [b for b in zone.branches if own[case.f_bus[b]] != own[case.t_bus[b]]]
     expected = net.res_impedance.p_from_mw.to_numpy()[ties]
     flows = tie_flows(zone, grounded(case))
-    assert flows[:, moved] == pytest.approx(expected, abs=1e-6)
+    assert flows[:, changed_bus] == pytest.approx(expected, abs=1e-6)
     outward = np.where(own[case.f_bus[ties]], 1.0, -1.0)
     inside = case.pmax[np.isin(case.gen_bus, zone.own)].sum() / case.pmax.sum()
     assert outward @ flows == pytest.approx(np.full(len(zone.own), inside - 1.0), abs=1e-6)

@@ -71,8 +71,8 @@ def test_dc_exchanges_are_those_of_dc_power_flows(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize(("model", "apart"), [("dc", 0.06), ("ac", 0.03)])
-def test_exchanges_are_those_of_ac_power_flows(name: str, model: str, apart: float) -> None:
+@pytest.mark.parametrize(("model", "tolerance"), [("dc", 0.06), ("ac", 0.03)])
+def test_exchanges_are_those_of_ac_power_flows(name: str, model: str, tolerance: float) -> None:
     """In the AC state after a sale of the whole margin the limiting branch is at its rating.
 
     Active flow only: reactive flows, which the domain keeps constant, change with the sale.
@@ -87,9 +87,9 @@ def test_exchanges_are_those_of_ac_power_flows(name: str, model: str, apart: flo
         flow = max(abs(after.s_from[limit].real), abs(after.s_to[limit].real))
         q = max(abs(state.s_from[limit].imag), abs(state.s_to[limit].imag))  # type: ignore[attr-defined]
         most = np.sqrt(case.rate[limit] ** 2 - q**2)
-        assert flow == pytest.approx(most, rel=apart), (seller, buyer)
+        assert flow == pytest.approx(most, rel=tolerance), (seller, buyer)
         others = np.maximum(np.abs(after.s_from), np.abs(after.s_to)) / case.rate
-        assert others[np.isfinite(others)].max() < 1.0 + 2 * apart
+        assert others[np.isfinite(others)].max() < 1.0 + 2 * tolerance
 
 
 def test_ptdfs_of_a_line_of_three_buses_are_known() -> None:

@@ -15,7 +15,7 @@ from gridpriv.power.prior import demand_questions
 
 
 @pytest.mark.parametrize(
-    ("factors", "asked"),
+    ("factors", "patterns"),
     [
         ((1.0, 1.0), []),
         ((3.0, 3.0), []),  # a stressed grid is no mistake: gridpriv relax --load-scale 3
@@ -27,12 +27,12 @@ from gridpriv.power.prior import demand_questions
     ],
 )
 def test_questions_name_the_value_and_what_was_expected(
-    case14: Case, factors: tuple[float, float], asked: list[str]
+    case14: Case, factors: tuple[float, float], patterns: list[str]
 ) -> None:
     case = replace(case14, pd=factors[0] * np.abs(case14.pd), qd=factors[1] * np.abs(case14.qd))
     questions = demand_questions(case, "--demand usual.csv")
-    assert len(questions) == len(asked)
-    for question, pattern in zip(questions, asked, strict=True):
+    assert len(questions) == len(patterns)
+    for question, pattern in zip(questions, patterns, strict=True):
         assert question.startswith("--demand usual.csv: ")
         assert re.search(pattern, question), question
 
@@ -51,7 +51,7 @@ def test_size_is_not_questioned_where_capacity_is_unknown(case14: Case) -> None:
 @pytest.mark.large
 @pytest.mark.filterwarnings("ignore::gridpriv.core.errors.GridprivWarning")  # of the reader
 def test_published_grids_raise_no_question() -> None:
-    asked, read = {}, 0
+    by_case, read = {}, 0
     for name, path in case_files().items():
         if path.stat().st_size > 2**20 or not name.startswith("case"):
             continue
@@ -60,6 +60,6 @@ def test_published_grids_raise_no_question() -> None:
         except InputError:
             continue
         read += 1
-        asked |= {name: demand_questions(case, name)} if demand_questions(case, name) else {}
+        by_case |= {name: demand_questions(case, name)} if demand_questions(case, name) else {}
     assert read > 30
-    assert asked == {}
+    assert by_case == {}

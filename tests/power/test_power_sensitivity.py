@@ -76,12 +76,12 @@ def test_the_minimiser_stays_within_its_declared_sensitivity(case14, bus, p, q, 
     at = problem.start() if update == "linearized" else np.zeros(problem.program.size)
     solve = problem.minimise if update == "linearized" else problem.minimise_exact
     z, y = (solve(problem.gradient(at, x) - pull, metric).z for x in (d, other))
-    moved = (z - y) if update == "linearized" else (z - y)[shared]
+    difference = (z - y) if update == "linearized" else (z - y)[shared]
     if not shared.any():
         return
     for norm in (1, 2):
         declared = problem.output_sensitivity(DemandAdjacency(BETA), norm, update, metric).value
-        assert np.linalg.norm(moved, norm) <= declared * (1 + 1e-6) + 2e-5  # solver tolerance
+        assert np.linalg.norm(difference, norm) <= declared * (1 + 1e-6) + 2e-5  # solver tolerance
 
 
 def test_the_proven_l1_bound_is_about_half_of_root_n_times_l2(case14):

@@ -123,11 +123,11 @@ def test_only_matched_solves_take_what_a_bus_lacks_for_a_variable(
     star, solver_tolerance, monkeypatch
 ):
     """Tight solves are unchanged to the last bit."""
-    asked = []
+    calls = []
     monkeypatch.setattr(
-        "gridpriv.power.solvers.clarabel.lifted", lambda *given: asked.append(given) or star
+        "gridpriv.power.solvers.clarabel.lifted", lambda *given: calls.append(given) or star
     )
     make_solver(
         "clarabel", star.program, lambda: star, exact=True, solver_tolerance=solver_tolerance
     )
-    assert len(asked) == (solver_tolerance == "matched")
+    assert len(calls) == (solver_tolerance == "matched")

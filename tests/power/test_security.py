@@ -330,9 +330,9 @@ def test_worst_loading_is_by_the_emergency_rating_and_ranks_first():
     assert len(security_analysis(analysed(case, "A"), [single("branch:1")])[0].violations) == 2
 
 
-def dc_flows(case, injected, kept):
+def dc_flows(case, injected, in_service):
     """Flows of a DC power flow by a dense least-squares solution."""
-    b = kept / case.x / case.tap
+    b = in_service / case.x / case.tap
     rows = np.arange(case.n_branch)
     incidence = np.zeros((case.n_branch, case.n_bus))
     incidence[rows, case.f_bus], incidence[rows, case.t_bus] = 1.0, -1.0
@@ -365,11 +365,11 @@ def test_the_screening_is_the_dc_power_flow_without_the_elements():
     screening = replace(
         before.screening, state=replace(before.state, s_from=start + 0j, s_to=-start + 0j)
     )
-    seen = 0
+    compared = 0
     for contingency in listed:
         branches, gens = contingency.elements(case)
-        kept = np.ones(case.n_branch)
-        kept[branches] = 0.0
+        in_service = np.ones(case.n_branch)
+        in_service[branches] = 0.0
         result = screening.after(branches, gens)
         if "branch:14" in contingency.outages:  # bus 8 hangs on it alone
             assert result is None
@@ -379,10 +379,10 @@ def test_the_screening_is_the_dc_power_flow_without_the_elements():
         lost = before.state.pg[gens].sum()
         change = np.bincount(case.gen_bus, lost * room / room.sum(), case.n_bus)
         np.subtract.at(change, case.gen_bus[gens], before.state.pg[gens])
-        expected = np.abs(dc_flows(case, flow + change, kept))
+        expected = np.abs(dc_flows(case, flow + change, in_service))
         assert result == pytest.approx(expected, abs=1e-9), contingency
-        seen += 1
-    assert seen == len(listed) - 1
+        compared += 1
+    assert compared == len(listed) - 1
 
 
 def test_screened_outages_are_those_whose_estimate_is_below_the_threshold():

@@ -116,9 +116,9 @@ def test_the_derivatives_of_a_state_after_an_outage_are_its_differences():
             for sign in (1.0, -1.0):
                 from dataclasses import replace
 
-                moved = getattr(before.dispatch, values).copy()
-                moved[at] += sign * 1e-5
-                changed = replace(before.dispatch, **{values: moved})
+                set_points = getattr(before.dispatch, values).copy()
+                set_points[at] += sign * 1e-5
+                changed = replace(before.dispatch, **{values: set_points})
                 stood = PreContingency(before.state, before.case, changed)
                 ends.append(post_contingency(stood, outage).vm[bus])
             assert slopes[at] == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=2e-4)
@@ -129,13 +129,13 @@ def test_a_preventive_plan_passes_no_limit_after_any_outage_by_pypowsybl(zones):
     pytest.importorskip("pypowsybl")
     case = load_case("case14")
     zoning = shipped_zoning(case) if zones == 3 else partition(case, 1)
-    kept = [c for c in contingencies(case, "all") if c.name != "branch:1"]  # no AC state within Q
-    asked = problem("case14", zoning, listed=kept)
-    first, plan = secure_plan(asked)
+    listed = [c for c in contingencies(case, "all") if c.name != "branch:1"]  # no AC state within Q
+    inputs = problem("case14", zoning, listed=listed)
+    first, plan = secure_plan(inputs)
     assert any(c.violations for c in first.contingencies)
     assert not any(c.violations for c in plan.contingencies)
     before = plan.before
-    passed = judged(before.case, before.state, before.dispatch.vm, kept)
+    passed = judged(before.case, before.state, before.dispatch.vm, listed)
     for name, limits in passed.items():
         assert limits is not None, name
         for value, bound in limits.values():
@@ -149,13 +149,13 @@ def test_a_preventive_plan_passes_no_limit_after_any_outage_by_pypowsybl(zones):
 def test_the_preventive_plan_of_case118_is_secure_by_pypowsybl():
     pytest.importorskip("pypowsybl")
     case = load_case("case118")
-    asked = problem("case118", shipped_zoning(case))
-    first, plan = secure_plan(asked)
+    inputs = problem("case118", shipped_zoning(case))
+    first, plan = secure_plan(inputs)
     before = plan.before
     islanding = {c.contingency.name for c in plan.contingencies if c.shed_mw > 0.01}
-    passed = judged(before.case, before.state, before.dispatch.vm, asked.listed)
+    passed = judged(before.case, before.state, before.dispatch.vm, inputs.listed)
     for name, limits in passed.items():
-        outside = Outage.of(before, next(c for c in asked.listed if c.name == name)).separated
+        outside = Outage.of(before, next(c for c in inputs.listed if c.name == name)).separated
         for (_, element), (value, bound) in (limits or {}).items():
             lone = element in set(case.bus_id[outside].tolist())
             assert lone or abs(value - bound) < 1e-3 * bound, (name, element)

@@ -69,13 +69,13 @@ def test_ipopt_clarabel_and_pyomo_agree_on_every_zone(name, exact):
 @pytest.mark.parametrize("solver", ["clarabel", "ipopt"])
 def test_a_cached_solver_returns_what_a_fresh_one_does(solver):
     program, zone = zone_programs("case14")[0]
-    kept = make_solver(solver, program, lambda: presolve(program), exact=True)
+    cached = make_solver(solver, program, lambda: presolve(program), exact=True)
     rng = np.random.default_rng(3)
     for _ in range(5):
         linear = rng.normal(size=program.size)
         metric = rng.uniform(0.5, 5.0, program.size)
         fresh = make_solver(solver, program, lambda: presolve(program), exact=True)
-        a, b = kept.solve(linear, metric).z, fresh.solve(linear, metric).z
+        a, b = cached.solve(linear, metric).z, fresh.solve(linear, metric).z
         first = objective(program, a, linear, metric, exact=True)
         other = objective(program, b, linear, metric, exact=True)
         assert first == pytest.approx(other, rel=1e-7, abs=1e-7)
@@ -167,11 +167,11 @@ def test_a_solver_has_no_memory(solver, solver_tolerance):
             solver, program, lambda: reduced, exact=True, solver_tolerance=solver_tolerance
         )
 
-    kept, metrics = made(), rng.uniform(0.01, 1e3, (2, program.size))
+    reused, metrics = made(), rng.uniform(0.01, 1e3, (2, program.size))
     for which, near in [(0, 0), (1, 1), (1, 0), (0, 0), (0, 1), (0, 1), (1, 1), (0, 1), (0, 0)]:
         linear, metric = program.cost_linear + rng.laplace(0.0, 30.0, program.size), metrics[which]
         fresh = made().solve(linear, metric, near=bool(near))
-        again = kept.solve(linear, metric, near=bool(near))
+        again = reused.solve(linear, metric, near=bool(near))
         assert again.z.tobytes() == fresh.z.tobytes()
         assert again.iterations == fresh.iterations
 

@@ -21,21 +21,21 @@ def test_the_grid_beyond_reacts_as_an_ac_power_flow_says(case118, zones118, zone
     ends = np.unique(np.where(inside[f], t, f)[ties])
     beyond = external_equivalent(lossless(case118), np.flatnonzero(inside), np.flatnonzero(ties))
     dispatch = dispatch_of(case118)
-    mine = np.flatnonzero(inside[case118.gen_bus] & (case118.pmax > 0.3))
+    own_gens = np.flatnonzero(inside[case118.gen_bus] & (case118.pmax > 0.3))
     pg = dispatch.pg.copy()
-    pg[mine[[0, -1]]] += 0.2, -0.2
+    pg[own_gens[[0, -1]]] += 0.2, -0.2
     before, after = (ac_flow(case118, item) for item in (dispatch, replace(dispatch, pg=pg)))
 
     def into_ties(state):
         flow = np.where(inside[f], state.s_to, state.s_from).real
         return np.array([flow[ties & ((f == j) | (t == j))].sum() for j in ends])
 
-    moved = into_ties(after) - into_ties(before)
+    change = into_ties(after) - into_ties(before)
     turned = (after.va - before.va)[ends]
     expected = -beyond.susceptance @ turned
-    expected += beyond.share * (moved - expected).sum()
-    assert np.abs(moved).max() > 0.005  # half a MW at least flows around
-    assert np.abs(moved - expected).max() < 0.15 * np.abs(moved).max()
+    expected += beyond.share * (change - expected).sum()
+    assert np.abs(change).max() > 0.005  # half a MW at least flows around
+    assert np.abs(change - expected).max() < 0.15 * np.abs(change).max()
     assert beyond.share.sum() == pytest.approx(1.0)
     assert np.abs(beyond.susceptance @ np.ones(len(ends))).max() < 1e-8
 
@@ -58,12 +58,12 @@ def test_reactive_flow_follows_voltages_as_an_ac_power_flow_says(case118, zones1
         flow = np.where(inside[f], state.s_to, state.s_from).imag
         return np.array([flow[ties & ((f == j) | (t == j))].sum() for j in ends])
 
-    moved, voltage = into_ties(after) - into_ties(before), (after.vm - before.vm)[ends]
-    held = np.isin(ends, case.gen_bus)  # a generator gives whatever its voltage needs
-    assert np.abs(voltage[held]).max(initial=0.0) < 1e-9 and not held.all()
+    change, voltage = into_ties(after) - into_ties(before), (after.vm - before.vm)[ends]
+    regulated = np.isin(ends, case.gen_bus)  # a generator gives whatever its voltage needs
+    assert np.abs(voltage[regulated]).max(initial=0.0) < 1e-9 and not regulated.all()
     expected = -(beyond.stiffness @ voltage)
-    assert np.abs(moved - expected)[~held].max() < 0.15 * np.abs(moved).max()
-    assert (np.diag(beyond.stiffness)[held] > 100).all()
+    assert np.abs(change - expected)[~regulated].max() < 0.15 * np.abs(change).max()
+    assert (np.diag(beyond.stiffness)[regulated] > 100).all()
 
 
 def test_a_zone_around_which_nothing_generates_is_given_nothing(case14):

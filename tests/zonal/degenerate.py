@@ -131,9 +131,9 @@ def _lines(rng: np.random.Generator, n: int) -> list[tuple[int, int]]:
     if n == 1:
         return []
     tree = [(int(rng.integers(0, i)), i) for i in range(1, n)]
-    kept = [line for line in tree if rng.random() < rng.choice([0.3, 0.7, 1.0])]
+    subset = [line for line in tree if rng.random() < rng.choice([0.3, 0.7, 1.0])]
     more = [tuple(int(k) for k in rng.choice(n, 2, replace=False)) for _ in range(rng.integers(3))]
-    return kept + more if rng.random() < 0.5 else kept
+    return subset + more if rng.random() < 0.5 else subset
 
 
 def _zones(rng: np.random.Generator, n: int) -> list[int]:

@@ -32,12 +32,12 @@ class Recording:
     """A transport that keeps every answer to the rounds' verbs."""
 
     def __init__(self, inner):
-        self.inner, self.heard = inner, []
+        self.inner, self.replies_by_call = inner, []
 
     def call_all(self, calls):
         replies = answers(self.inner, calls)
         name = each(calls, 1)[0].method.__name__
-        self.heard.append((name, [_plain(reply) for reply in replies]))
+        self.replies_by_call.append((name, [_plain(reply) for reply in replies]))
         return replies
 
 
@@ -97,8 +97,8 @@ def test_the_first_search_is_kept_where_later_ones_are_worse(later, monkeypatch)
         rounds = 3 if len(searches) > 1 and later == "not converged" else most
         yield from iterate(blocks, border, rounds, *given)
 
-    def dearer(asked):
-        objective, shed = value(asked)
+    def dearer(blocks):
+        objective, shed = value(blocks)
         return objective + 100.0 * (len(searches) - 1), shed
 
     def schedule():
@@ -150,14 +150,14 @@ def test_rounds_read_released_demand_only():
         of_there, of_here = there.agent.releases, here.agent.releases
         of_there.draw, of_there.estimate = of_here.draw, of_here.released_data
         assert not np.array_equal(here.agent.data, there.agent.data)
-    heard = []
+    replies_by_call = []
     for run_of, of in ((prepared, transport), (again, elsewhere)):
         recording = Recording(of)
         played = schedule_in_rounds(run_of.network, run_of.zones, demands, recording)
         assert played.schedule is not None and len(played.iterations) > 5
-        heard.append(recording.heard)
-    assert len(heard[0]) == len(heard[1])
-    for (verb, here), (other_verb, there) in zip(*heard, strict=True):
+        replies_by_call.append(recording.replies_by_call)
+    assert len(replies_by_call[0]) == len(replies_by_call[1])
+    for (verb, here), (other_verb, there) in zip(*replies_by_call, strict=True):
         assert verb == other_verb
         assert here == there, verb
 
@@ -165,7 +165,7 @@ def test_rounds_read_released_demand_only():
 def test_rounds_differ_where_what_was_released_differs():
     """The audit above can fail: the released demand does reach the messages."""
     case = load_case("case14")
-    heard = []
+    replies_by_call = []
     for seed in (5, 6):
         settings = make_settings(rounds=1, seed=seed, mechanism="laplace", noise_schedule="once")
         prepared = prepare(case, partition(case, 3), settings)
@@ -174,8 +174,8 @@ def test_rounds_differ_where_what_was_released_differs():
         demands = answers(transport, call(ZoneAgent.disclose))
         recording = Recording(transport)
         schedule_in_rounds(prepared.network, prepared.zones, demands, recording)
-        heard.append(recording.heard)
-    assert heard[0] != heard[1]
+        replies_by_call.append(recording.replies_by_call)
+    assert replies_by_call[0] != replies_by_call[1]
 
 
 @pytest.mark.parametrize(

@@ -120,14 +120,14 @@ def test_a_budget_that_costs_more_than_prior_only_is_the_first_message(capsys):
 
 
 @pytest.mark.parametrize(
-    ("cost", "prior", "said"),
+    ("cost", "prior", "expected"),
     [(10.0, 12.0, False), (10.0, 10.0, False), (12.0, 10.0, True), (-9.0, -9.0, False)],
 )
-def test_a_run_is_dearer_than_the_prior_only_baseline_where_it_is(private, cost, prior, said):
+def test_a_run_is_dearer_than_the_prior_only_baseline_where_it_is(private, cost, prior, expected):
     for key, code in (("cost", "dearer"), ("shed_mw", "sheds-more")):
         costs = {"prior_only_cost": None, "prior_only_shed_mw": 0.0} | {f"prior_only_{key}": prior}
         document = changed(private, physical={key: cost}, costs=costs)
-        assert (f"{code}-than-prior-only" in codes(document)) == said
+        assert (f"{code}-than-prior-only" in codes(document)) == expected
 
 
 def test_costs_within_the_effect_of_rounds_are_reported_as_close(private):
@@ -150,7 +150,7 @@ def test_a_run_without_a_dispatch_is_worse_than_one_with(private):
 
 
 def test_a_negative_cost_of_privacy_is_called_chance(private):
-    for cost, gap, said in (
+    for cost, gap, expected in (
         (-0.67, 14.0, "14.67 $/h above"),
         (-0.67, None, "That is chance."),
         (-0.67, -0.67, None),  # below the optimum: rounding, not chance
@@ -160,7 +160,7 @@ def test_a_negative_cost_of_privacy_is_called_chance(private):
     ):
         document = changed(private, costs={"cost": cost, "optimality_gap": gap})
         text = " ".join(str(m) for m in messages(document) if m.code == "negative-cost-of-privacy")
-        assert (said in text) if said else not text
+        assert (expected in text) if expected else not text
         silent = changed(document, settings={"release": "nothing"})
         assert "negative-cost-of-privacy" not in codes(silent)  # it has no noise
 
@@ -234,14 +234,14 @@ def test_the_noise_free_baseline_is_reported_where_it_matters(private, run_statu
 
 
 @pytest.mark.parametrize(
-    ("residual", "said"),
+    ("residual", "expected"),
     [(0.0312, True), (0.0100001, True), (0.01, False), (1e-9, False), (None, False)],
 )
-def test_a_noise_free_baseline_that_has_not_converged_is_reported(private, residual, said):
+def test_a_noise_free_baseline_that_has_not_converged_is_reported(private, residual, expected):
     document = changed(private, costs={"noise_free_residual": residual})
     text = [str(m) for m in messages(document) if m.code == "noise-free-not-converged"]
-    assert len(text) == said
-    if said:
+    assert len(text) == expected
+    if expected:
         assert f"residual {residual:.4g} p.u.), so the cost of privacy is approximate" in text[0]
         unpriced = changed(document, costs={"cost": None})
         assert "approximate" not in " ".join(map(str, messages(unpriced)))
@@ -446,7 +446,7 @@ def test_statistics_that_auto_chose_are_named_and_a_zone_of_one_bus_too(capsys, 
 
 
 @pytest.mark.parametrize(
-    ("zones", "said"),
+    ("zones", "expected"),
     [
         (
             MOST_ZONES_NAMED,
@@ -460,14 +460,14 @@ def test_statistics_that_auto_chose_are_named_and_a_zone_of_one_bus_too(capsys, 
         ),
     ],
 )
-def test_of_many_zones_the_number_of_each_statistic_is_given(zones, said):
+def test_of_many_zones_the_number_of_each_statistic_is_given(zones, expected):
     rows = [
         {"zone": str(z), "statistics": "tree" if z < 3 else "bus", "expected_error_mw": float(z)}
         for z in range(1, zones + 1)
     ]
     sized = [{"zone": str(z), "buses": 2} for z in range(1, zones + 1)]
     document = {"released": rows, "zones": sized, "settings": {"release": "auto"}}
-    assert said in str(released(document)[0])
+    assert expected in str(released(document)[0])
 
 
 @pytest.mark.parametrize("scale", ["1.3", pytest.param("2.2", marks=pytest.mark.slow)])
@@ -547,40 +547,42 @@ def test_balancing_power_is_next_to_the_cost_of_privacy_with_its_value(private):
     assert note.startswith("10 % of the load; payment for it at 1000 $/MWh: 25900.0 $/h, ")
 
 
-@pytest.mark.parametrize("dead", [0.0, 3.0])
-def test_islands_are_named_where_there_are_some(private, dead):
-    document = changed(private, costs={"island_mw": dead, "unavoidable_mw": 5.0})
+@pytest.mark.parametrize("island_mw", [0.0, 3.0])
+def test_islands_are_named_where_there_are_some(private, island_mw):
+    document = changed(private, costs={"island_mw": island_mw, "unavoidable_mw": 5.0})
     notes_of = {str(name).strip(): note for name, _, _, note in results(document)}
-    assert notes_of["in the AC optimum"] == ("beyond islands" if dead else "")
-    assert ("on de-energized islands" in notes_of) == bool(dead)
+    assert notes_of["in the AC optimum"] == ("beyond islands" if island_mw else "")
+    assert ("on de-energized islands" in notes_of) == bool(island_mw)
 
 
 @pytest.mark.parametrize(
-    ("beta", "scale", "said"),
+    ("beta", "scale", "expected"),
     [("1MW", 1.3, "after it, 1.3 MW."), ("0.01", 0.5, "after it, 0.005 p.u."), ("1MW", 1.0, "")],
 )
-def test_the_protected_change_of_scaled_demand_is_stated_in_megawatts(private, beta, scale, said):
+def test_the_protected_change_of_scaled_demand_is_stated_in_megawatts(
+    private, beta, scale, expected
+):
     document = changed(private, settings={"beta": beta, "load_scale": scale})
     texts = {note.code: str(note) for note in notes(document)}
-    assert (said in texts["protected-scaled"]) if said else "protected-scaled" not in texts
+    assert (expected in texts["protected-scaled"]) if expected else "protected-scaled" not in texts
 
 
 @pytest.mark.parametrize(
-    ("balancing", "prior", "cost", "said"),
+    ("balancing", "prior", "cost", "expected"),
     [(77.8, 8.8, 300.0, True), (8.8, 8.8, 300.0, False), (77.8, 8.8, 500.0, False)],
 )
 def test_a_release_that_saves_cost_and_draws_more_balancing_power_does_not_pay(
-    private, balancing, prior, cost, said
+    private, balancing, prior, cost, expected
 ) -> None:
     costs = {"prior_only_cost": 400.0, "prior_only_balancing_mw": prior}
     physical = {"cost": cost, "balancing_mw": balancing}
     document = changed(private, physical=physical, costs=costs)
-    assert ("more-balancing-than-prior-only" in codes(document)) == said
+    assert ("more-balancing-than-prior-only" in codes(document)) == expected
 
 
 def test_a_cost_below_the_optimum_is_laid_to_rounding_not_to_chance(private):
-    for gap, said in ((-6.96, True), (-1e-9, False), (6.96, False), (None, False)):
+    for gap, expected in ((-6.96, True), (-1e-9, False), (6.96, False), (None, False)):
         document = changed(private, costs={"cost": gap, "optimality_gap": gap})
-        assert ("below-optimum" in codes(document)) is said
-        if said:
+        assert ("below-optimum" in codes(document)) is expected
+        if expected:
             assert "negative-cost-of-privacy" not in codes(document)

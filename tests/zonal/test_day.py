@@ -86,8 +86,8 @@ def never_passed(result, chronology):
 def cost(result, chronology):
     """Cost of the day in $, with reserves."""
     generated = chronology.hours * sum(step.physical["cost"] for step in result.results)
-    held = (result.plan.reserve * chronology.reserve_price[:, None, :]).sum()
-    return generated + chronology.hours * result.series.case.base_mva * held
+    reserve_cost = (result.plan.reserve * chronology.reserve_price[:, None, :]).sum()
+    return generated + chronology.hours * result.series.case.base_mva * reserve_cost
 
 
 @pytest.mark.parametrize("zones", [pytest.param(1, marks=pytest.mark.slow), 3])
@@ -142,8 +142,8 @@ def test_the_plan_is_a_function_of_the_release(tmp_path):
 
     case = replace(series.case, pd=other)
     factors = np.array(series.scales)[:, None]
-    moved = replace(series, case=case, pd=factors * other)
-    scrambled = make_horizon(moved, zoning, settings, chronology)
+    changed = replace(series, case=case, pd=factors * other)
+    scrambled = make_horizon(changed, zoning, settings, chronology)
     a, b = horizon.plan(known), scrambled.plan(known)
     for name in ("output", "low", "high", "reserve", "energy"):
         assert getattr(a, name).tobytes() == getattr(b, name).tobytes(), name
@@ -152,7 +152,7 @@ def test_the_plan_is_a_function_of_the_release(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"storage": "name,bus,p_mw,energy_mwh\nb,99,1,1\n"}, "bus = '99'"),
         ({"storage": "name,bus,p_mw,energy_mwh\nb,9,-1,1\n"}, "0 or more"),
@@ -168,8 +168,8 @@ def test_the_plan_is_a_function_of_the_release(tmp_path):
         ({"reserves": "gen,up_mw,down_mw\nrequired,5,\n"}, "line 2"),
     ],
 )
-def test_files_that_are_refused(tmp_path, changes, said):
-    with pytest.raises(InputError, match=said):
+def test_files_that_are_refused(tmp_path, changes, message):
+    with pytest.raises(InputError, match=message):
         day(tmp_path, 4, **changes)
 
 
@@ -208,10 +208,10 @@ def test_the_command_writes_what_storages_do(tmp_path, capsys):
     assert main(words) == 0
     document = json.loads(capsys.readouterr().out)
     rows, reserves = document["storage"], document["reserves"]
-    held = {
+    reserve_by_step = {
         name: sum(r["up_mw"] for r in reserves if r["step"] == name) for name in ("night", "day")
     }
-    assert min(held.values()) > 5 - 1e-3 and {r["gen"] for r in reserves} == {1, 2}
+    assert min(reserve_by_step.values()) > 5 - 1e-3 and {r["gen"] for r in reserves} == {1, 2}
     assert document["step_hours"] == 1 and (tmp_path / "out" / "reserves.csv").is_file()
     assert [(row["step"], row["storage"]) for row in rows] == [
         ("night", "big"),
@@ -241,8 +241,8 @@ def test_steps_of_a_stream_without_numbers_count_as_consecutive_hours(tmp_path):
 def test_the_summary_of_a_day_names_the_limit_of_an_infeasible_step():
     row = {"step": "night", "status": "infeasible", "violated": "generator P at 9 by 0.326 MW"}
     row |= {"consensus_residual": 0.0}
-    said = series_sentences([row], 1, {"voll": 1e4, "objective": "cost"})
-    assert any("night" in text and "generator P at 9 by 0.326 MW" in text for text in said)
+    sentences = series_sentences([row], 1, {"voll": 1e4, "objective": "cost"})
+    assert any("night" in text and "generator P at 9 by 0.326 MW" in text for text in sentences)
     assert not any(
         "not AC-feasible" in text
         for text in series_sentences(
@@ -270,18 +270,18 @@ def test_storages_of_the_command_keep_to_the_plan_under_noise(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--ramps", "ramps.csv"], "--ramps needs steps"),
         (["--series", "day.csv", "--storage", "none.csv"], "none.csv"),
         (["--series", "day.csv", "--step-hours", "-1"], "--step-hours"),
     ],
 )
-def test_flags_that_are_refused(words, said, tmp_path, monkeypatch, capsys):
+def test_flags_that_are_refused(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("day.csv").write_text("step,load_scale\nnight,0.6\nday,1\n")
     assert main(["run", "case14", "--mechanism", "none", *words]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_generator_that_stands_still_gives_nothing(tmp_path):

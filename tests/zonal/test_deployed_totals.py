@@ -38,7 +38,7 @@ def test_a_simulated_run_certifies_what_secure_noise_does(
     }
     simulated = certificate(case14, zones14, given, "simulated")
     secure = certificate(case14, zones14, given, "secure")
-    for mine, other in zip(simulated, secure, strict=True):
+    for first, other in zip(simulated, secure, strict=True):
         for name in ("total", "total_pure", "certified", "scale", "releases"):
-            assert getattr(mine, name) == pytest.approx(getattr(other, name), rel=1e-7), name
-        assert 3.5 < mine.total <= 5.0 * (1 + 1e-6)  # a tree loses less than its whole distance
+            assert getattr(first, name) == pytest.approx(getattr(other, name), rel=1e-7), name
+        assert 3.5 < first.total <= 5.0 * (1 + 1e-6)  # a tree loses less than its whole distance

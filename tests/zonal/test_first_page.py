@@ -56,12 +56,12 @@ def test_load_that_exporting_zones_shed_is_reported(heavy, capsys):
     assert exporting, "this grid is meant to have a zone that exports and sheds"
     summarise(heavy)
     text = " ".join(capsys.readouterr().out.split())
-    said = re.search(
+    match = re.search(
         r"Zones? ([\d, ]+) sheds? ([\d.]+) MW of load while (?:it|they) exports?", text
     )
-    assert said and said[1].split(", ") == sorted(exporting)
-    assert ("Zones" in said[0]) == (len(exporting) > 1)
-    assert float(said[2]) == pytest.approx(shed[exporting].sum(), rel=1e-3)
+    assert match and match[1].split(", ") == sorted(exporting)
+    assert ("Zones" in match[0]) == (len(exporting) > 1)
+    assert float(match[2]) == pytest.approx(shed[exporting].sum(), rel=1e-3)
 
 
 def test_the_ac_optimum_sheds_in_zones_that_export_too(case14, zones14):
@@ -96,12 +96,12 @@ def test_interchange_says_its_sign_and_keeps_the_maps_order(heavy, capsys):
 
 
 @pytest.mark.parametrize(
-    ("value", "unit", "told"),
+    ("value", "unit", "expected"),
     [
         (1.35e-12, "MW", "0.000"),
         (-1.35e-12, "MW", "0.000"),
         (0.0, "MW", "0"),
-        (0.00123456, "MW", "0.001"),
+        (0.00123456, "MW", "0.0012"),
         (0.99996, "MW", "1.000"),
         (65.29635, "MW", "65.30"),
         (-34.8679, "MW", "-34.87"),
@@ -114,8 +114,8 @@ def test_interchange_says_its_sign_and_keeps_the_maps_order(heavy, capsys):
         (None, "$/h", "-"),
     ],
 )
-def test_one_format_for_one_kind_of_figure(value, unit, told):
-    assert shown(amount(value, unit)) == told
+def test_one_format_for_one_kind_of_figure(value, unit, expected):
+    assert shown(amount(value, unit)) == expected
 
 
 def test_a_public_summary_has_no_rows_without_a_figure(capsys):
@@ -148,11 +148,11 @@ def test_power_outside_the_cost_is_reported_with_its_value(heavy, capsys):
     summarise(heavy)
     text, physical = " ".join(capsys.readouterr().out.split()), heavy["final"]["physical"]
     voll, price = heavy["settings"]["voll"], heavy["settings"]["balancing_price"]
-    held = physical["generation_cost"] + voll * physical["shed_mw"]
+    expected = physical["generation_cost"] + voll * physical["shed_mw"]
     value = price * sum(row["balancing_mw"] for row in physical["interchange"])
-    assert physical["cost"] == pytest.approx(held, rel=1e-9) and value > 1.0
-    said = re.search(rf"at {price:g} \$/MWh: ([\d.]+) \$/h, not part of the cost", text)
-    assert said and float(said[1]) == pytest.approx(value, rel=1e-5)
+    assert physical["cost"] == pytest.approx(expected, rel=1e-9) and value > 1.0
+    match = re.search(rf"at {price:g} \$/MWh: ([\d.]+) \$/h, not part of the cost", text)
+    assert match and float(match[1]) == pytest.approx(value, rel=1e-5)
     assert f"load shedding at {voll:g} $/MWh" in text
 
 
@@ -226,8 +226,8 @@ def test_loading_and_voltages_are_named_with_their_places(tmp_path, capsys):
     lines, buses = (pd.read_csv(tmp_path / f"res_{of}.csv") for of in ("line", "bus"))
     line = lines.loc[lines.loading_percent.idxmax()]
     ends = f"{line.from_bus:.0f}-{line.to_bus:.0f}"
-    said = re.search(rf"largest loading \({ends}\) ([\d.]+) %", text)
-    assert said and float(said[1]) == pytest.approx(line.loading_percent, rel=1e-2)
+    match = re.search(rf"largest loading \({ends}\) ([\d.]+) %", text)
+    assert match and float(match[1]) == pytest.approx(line.loading_percent, rel=1e-2)
     for end, at in (("lowest", buses.vm_pu.idxmin()), ("highest", buses.vm_pu.idxmax())):
         number, value = buses.iloc[at, 0], buses.vm_pu[at]
         assert f"{end} voltage (bus {number:.0f}) {value:.3f} p.u." in text
@@ -236,9 +236,9 @@ def test_loading_and_voltages_are_named_with_their_places(tmp_path, capsys):
 def test_places_without_a_rating_or_a_voltage_have_no_figure(case14):
     """case14 has no ratings; de-energized buses have no voltage."""
     vm, flow = np.linspace(0.0, 1.04, case14.n_bus), np.ones(case14.n_branch)
-    figures = extremes(case14, vm, flow)
-    assert figures["worst_loading_percent"] is None and figures["worst_branch"] is None
-    assert figures["lowest_vm_bus"] == case14.bus_id[1] and figures["highest_vm_pu"] == 1.04
+    values = extremes(case14, vm, flow)
+    assert values["worst_loading_percent"] is None and values["worst_branch"] is None
+    assert values["lowest_vm_bus"] == case14.bus_id[1] and values["highest_vm_pu"] == 1.04
     dark = extremes(case14, 0.0 * vm, flow)
     assert dark["lowest_vm_pu"] is None and dark["highest_vm_bus"] is None
 

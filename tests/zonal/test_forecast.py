@@ -160,11 +160,11 @@ def test_a_plan_does_not_contradict_the_runs_it_recommends(name, capsys):
     }
     # what the recommendation rests on: prior-only, and what the way saves beside it
     saved = result["best"] - result["nothing"]
-    for figures, over in (
+    for values, over in (
         (result["nothing"], nothing["over_optimum"]),
         (saved, best["over_prior_only"]),
     ):
-        assert all(over["least"] <= item <= over["most"] for item in figures), (figures, over)
+        assert all(over["least"] <= item <= over["most"] for item in values), (values, over)
     # what is recommended is as good as prior-only, or better, in the mean of its runs; costs
     # that differ by less than SAME_COST are the same to a plan, and one run's hang on its rounds
     silent = [
@@ -262,15 +262,15 @@ def test_methods_that_serve_other_scenarios_are_ranked_by_their_distance_from_th
 
 
 def test_without_costs_solver_dust_decides_nothing_and_balancing_does():
-    def plain(release, shed, balanced, **figures):
+    def plain(release, shed, balanced, **changes):
         ranges = {"shed_mw": Range(shed, shed, shed), "balancing_mw": Range(*[balanced] * 3)}
-        return replace(method(release, 0.0, **figures), cost=None, **ranges)
+        return replace(method(release, 0.0, **changes), cost=None, **ranges)
 
     for shed in (1e-9, 3.0):
         result = [plain("bus", shed - 5e-10, 40.0, error=0.5), plain("total", shed, 1.0)]
         assert recommended(result).release == "total"
-        held = [plain("nothing", shed, 1.0), plain("bus", shed - 5e-10, 40.0, better=6)]
-        assert recommended(held).release == "nothing"
+        methods = [plain("nothing", shed, 1.0), plain("bus", shed - 5e-10, 40.0, better=6)]
+        assert recommended(methods).release == "nothing"
     dear = [method("bus", -100.0, 5.0), method("tree", -99.95, 2.0)]
     assert recommended(dear).release == "tree"
 

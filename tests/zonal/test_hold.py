@@ -51,15 +51,15 @@ def released(ready: Prepared) -> tuple[ReleasedPosterior, ...]:
 def interchanges(hold: str | None, moves: Sequence[tuple[int, float, float]]) -> Floats:
     """Return every zone's interchange in MW on demands adjacent to case14's, releases frozen."""
     case = gridpriv.load_case("case14")
-    known, found = released(ready_for(case, hold)), []
+    known, results = released(ready_for(case, hold)), []
     for bus, dp, dq in moves:
         pd, qd = case.pd.copy(), case.qd.copy()
         pd[bus] += dp / case.base_mva
         qd[bus] += dq / case.base_mva
         ready = ready_for(replace(case, pd=pd, qd=qd), hold)
         result = run_prepared(replace(ready, posteriors=known))
-        found.append(case.base_mva * result.redispatch.state.interchange)
-    return np.array(found)
+        results.append(case.base_mva * result.redispatch.state.interchange)
+    return np.array(results)
 
 
 def test_neighbouring_demands_have_the_same_interchange_to_a_hundredth_of_a_megawatt() -> None:

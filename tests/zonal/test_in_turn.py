@@ -27,11 +27,11 @@ def test_a_zone_alone_redispatches_before_it_sheds() -> None:
 
 
 def test_replans_in_turn_shed_no_more_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, honest = [], grid_redispatch._in_turn
+    outcomes, honest = [], grid_redispatch._in_turn
 
     def watched(*arguments):
         after = honest(*arguments)
-        seen.append((arguments[2], after))
+        outcomes.append((arguments[2], after))
         return after
 
     monkeypatch.setattr(grid_redispatch, "_in_turn", watched)
@@ -40,8 +40,8 @@ def test_replans_in_turn_shed_no_more_than_before(monkeypatch: pytest.MonkeyPatc
         objective="cost", budget="total:1", beta="10 MW", coordination="central", seed=1
     )
     run(case, partition(case, 3), settings)
-    assert max(before.state.shed_mw for before, _ in seen) > 0.1  # else nothing replans in turn
-    for before, after in seen:
+    assert max(before.state.shed_mw for before, _ in outcomes) > 0.1  # else nothing replans in turn
+    for before, after in outcomes:
         if before.status != "infeasible":  # else it may shed what its limits need
             assert after.status != "infeasible"
             assert after.state.shed_mw <= before.state.shed_mw + 1e-6
@@ -74,7 +74,7 @@ def test_what_is_public_does_not_depend_on_who_replans_when(
 
         return order
 
-    seen = []
+    exports = []
     for name in ("first", "reversed", "none"):
         turns.clear()
         if name == "none":
@@ -87,29 +87,29 @@ def test_what_is_public_does_not_depend_on_who_replans_when(
         folder = tmp_path / name
         assert main([*words, "--public", "--json", "--out", str(folder)]) == 0
         files = {p.name: p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
-        seen.append((capsys.readouterr().out, files))
+        exports.append((capsys.readouterr().out, files))
         assert name == "none" or any(len(turn) > 1 for turn in turns)  # else there is no order
-    assert seen[0][1]
-    assert seen[0] == seen[1] == seen[2]
+    assert exports[0][1]
+    assert exports[0] == exports[1] == exports[2]
 
 
-def plans_asked(monkeypatch: pytest.MonkeyPatch) -> list[Boundary | None]:
+def requested_plans(monkeypatch: pytest.MonkeyPatch) -> list[Boundary | None]:
     """Return the list to which every boundary that a zone plans at is added."""
-    asked, honest = list[Boundary | None](), ZoneAgent.plan
+    boundaries, honest = list[Boundary | None](), ZoneAgent.plan
 
     def plan(member: ZoneAgent, boundary: Boundary | None) -> ZonePlan | None:
-        asked.append(boundary)
+        boundaries.append(boundary)
         return honest(member, boundary)
 
     monkeypatch.setattr(ZoneAgent, "plan", plan)
-    return asked
+    return boundaries
 
 
 @pytest.mark.parametrize("coordination", ["central", "rounds"])
 def test_zones_that_shed_the_least_do_not_replan(
     coordination: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    boundaries = plans_asked(monkeypatch)
+    boundaries = requested_plans(monkeypatch)
     case = load_case("case14").scale_load(2.2)
     settings = make_settings(mechanism="none", coordination=coordination)
     result = run(case, partition(case, 3), settings)
@@ -121,7 +121,7 @@ def test_zones_that_shed_the_least_do_not_replan(
 def test_where_nothing_is_shed_no_start_prices_deviations_as_shedding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    boundaries = plans_asked(monkeypatch)
+    boundaries = requested_plans(monkeypatch)
     case = load_case("case14")
     result = run(case, shipped_zoning(case), make_settings(release="nothing", seed=0))
     assert result.redispatch.status == "feasible"

@@ -49,9 +49,9 @@ def test_derivatives_are_those_of_the_state_after_redispatch(name: str, part: st
     def metered(bus: int, change: float) -> Any:
         demand = getattr(case, part).copy()
         demand[bus] += change
-        moved = ac_flow(replace(case, **{part: demand}), dispatch, schedule, state)
+        changed = ac_flow(replace(case, **{part: demand}), dispatch, schedule, state)
         return np.concatenate(
-            [moved.interchange, 0.5 * (moved.s_from - moved.s_to).real[derivatives.ties]]
+            [changed.interchange, 0.5 * (changed.s_from - changed.s_to).real[derivatives.ties]]
         )
 
     for bus in range(0, case.n_bus, max(1, case.n_bus // 14)):

@@ -137,8 +137,8 @@ def test_bounds_hold_for_the_best_attack_on_the_release(epsilon) -> None:
     k = max(1, round(1.278 / epsilon))
     truth = generator.integers(0, 2, runs)
     radius = generator.gamma(3.0, 1.0 / epsilon, runs)
-    seen = truth[:, None] * float(k) + radius[:, None] * generator.uniform(-1.0, 1.0, (runs, 2))
-    loss = epsilon * (np.abs(seen).max(axis=1) - np.abs(seen - k).max(axis=1))
+    released = truth[:, None] * float(k) + radius[:, None] * generator.uniform(-1.0, 1.0, (runs, 2))
+    loss = epsilon * (np.abs(released).max(axis=1) - np.abs(released - k).max(axis=1))
     right = int(((loss > 0) == truth).sum())
     bound = best_guess(k * epsilon)
     assert binomtest(right, runs).proportion_ci(0.999).low <= bound

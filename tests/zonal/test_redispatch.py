@@ -173,9 +173,9 @@ def test_an_angle_beyond_its_limit_tightens_it_by_as_much_for_the_next_plan(
         measured = measured_boundary(zone, state, agreed, None, 1.0)
         expected = np.where(zone.branches == widest, angle[widest] - 0.02, np.inf)
         sides = (measured.angmin, measured.angmax)
-        tightened, kept = sides[::-1] if sign > 0 else sides
+        tightened, unchanged = sides[::-1] if sign > 0 else sides
         np.testing.assert_allclose(sign * tightened, expected)
-        np.testing.assert_array_equal(-sign * kept, other[zone.branches])
+        np.testing.assert_array_equal(-sign * unchanged, other[zone.branches])
 
 
 def test_a_zone_sheds_for_a_limit_up_to_the_price_of_its_violation(exchanged14):
@@ -206,11 +206,11 @@ def test_a_zone_without_a_plan_does_as_in_the_last_round_and_no_total_is_lost(
     impossible = make_zones(make_network(tight), zones14)
     bounds = agreed_boundaries(impossible[0].network, impossible, averages)
 
-    def planning(asked):
+    def planning(requested):
         return [
             b
             and plan_zone(zone, zone.demand, replace(b, violation_price=0.0), Service(), None, z)[0]
-            for zone, b, z in zip(impossible, asked, averages, strict=True)
+            for zone, b, z in zip(impossible, requested, averages, strict=True)
         ]
 
     monkeypatch.setattr("gridpriv.power.ac.grid_redispatch.MOST_PASSES", 1)
@@ -257,11 +257,11 @@ def test_a_stressed_grid_sheds_until_it_carries_the_rest(case14, zones14):
 def test_a_replan_starts_from_the_replan_before(case14, zones14, monkeypatch):
     known, solve_again = [], QuadraticProgram.solve_again
 
-    def told(program, before, *given):
+    def recorded(program, before, *given):
         known.append(before is not None and before.shape == (program.rows, program.columns))
         return solve_again(program, before, *given)
 
-    monkeypatch.setattr(QuadraticProgram, "solve_again", told)
+    monkeypatch.setattr(QuadraticProgram, "solve_again", recorded)
     monkeypatch.setattr("gridpriv.power.ac.grid_redispatch.MOST_PASSES", 1)
     monkeypatch.setattr("gridpriv.power.ac.grid_redispatch.FIRMNESS_FACTORS", ())
     settings = make_settings(**NOISY | {"rounds": 5}, seed=4)
@@ -304,7 +304,7 @@ def test_a_deenergized_island_is_the_cause_of_its_own_shed(case14, zones14):
     ],
 )
 def test_the_causes_of_shed_demand_add_up_to_it(noise_free, least, parts):
-    held = Reference(
+    reference = Reference(
         noise_free_cost=100.0,
         noise_free_shed_mw=noise_free,
         optimum_cost=90.0,
@@ -316,11 +316,11 @@ def test_the_causes_of_shed_demand_add_up_to_it(noise_free, least, parts):
         prior_only_status=None,
         noise_free_residual=None,
     )
-    figures = {"shed_mw": 10.0, "deenergized_mw": 2.0, "cost": 120.0}
-    causes = shed_causes(figures, held)
+    summary = {"shed_mw": 10.0, "deenergized_mw": 2.0, "cost": 120.0}
+    causes = shed_causes(summary, reference)
     assert tuple(causes.values()) == parts
-    assert sum(causes.values()) == figures["shed_mw"]
-    assert cost_of_privacy(figures, held)["optimality_gap"] == 30.0
+    assert sum(causes.values()) == summary["shed_mw"]
+    assert cost_of_privacy(summary, reference)["optimality_gap"] == 30.0
 
 
 def test_the_cost_of_privacy_is_the_difference_to_the_same_run_without_noise(capsys):
@@ -355,10 +355,10 @@ def test_the_cost_of_privacy_is_the_difference_to_the_same_run_without_noise(cap
         documents.append(json.loads(capsys.readouterr().out)["final"])
     noisy, plain = documents
     assert plain["cost_of_privacy"]["cost"] == 0.0
-    held, costs = noisy["cost_of_privacy"], [d["physical"]["cost"] for d in documents]
-    assert held["cost"] == pytest.approx(costs[0] - costs[1], abs=1e-3)
-    assert held["optimality_gap"] == pytest.approx(costs[0] - 8081.5, abs=0.1)
-    assert held["noise_mw"] == held["shed_mw"] == 0.0
+    excess, costs = noisy["cost_of_privacy"], [d["physical"]["cost"] for d in documents]
+    assert excess["cost"] == pytest.approx(costs[0] - costs[1], abs=1e-3)
+    assert excess["optimality_gap"] == pytest.approx(costs[0] - 8081.5, abs=0.1)
+    assert excess["noise_mw"] == excess["shed_mw"] == 0.0
 
 
 def test_a_value_of_lost_load_below_a_generators_cost_is_refused(case14, zones14):

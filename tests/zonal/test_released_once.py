@@ -186,13 +186,13 @@ def test_scaled_demand_is_released_as_its_owner_has_it(scale):
     prepared = prepare(case, shipped_zoning(case), settings)
     for zone, disclosure in zip(prepared.zones, prepared.disclosures, strict=True):
         owner = np.concatenate([case.pd[zone.own], case.qd[zone.own]])
-        moved = owner.copy()
-        moved[[0, len(zone.own)]] += prepared.rules.adjacency.beta
-        difference = disclosure.measure(scale * moved) - disclosure.measure(zone.demand)
+        adjacent = owner.copy()
+        adjacent[[0, len(zone.own)]] += prepared.rules.adjacency.beta
+        difference = disclosure.measure(scale * adjacent) - disclosure.measure(zone.demand)
         stated = disclosure.sensitivity(prepared.rules.adjacency, "box").value
         assert np.abs(difference).max() == pytest.approx(stated)
-        seen = disclosure.estimate(disclosure.measure(zone.demand), None)
-        assert np.split(seen, 2)[0].sum() == pytest.approx(np.split(zone.demand, 2)[0].sum())
+        estimate = disclosure.estimate(disclosure.measure(zone.demand), None)
+        assert np.split(estimate, 2)[0].sum() == pytest.approx(np.split(zone.demand, 2)[0].sum())
 
 
 def test_what_zones_send_in_a_day_is_a_function_of_its_one_release(tmp_path):
@@ -282,8 +282,8 @@ def test_more_coefficients_than_a_series_has_are_named(tmp_path, capsys):
         assert main([*words, "--temporal-basis", basis]) == 0
         shown = capsys.readouterr()
         assert {zone["cosines"] for zone in json.loads(shown.out)["released_once"]} == {3}
-        said = "temporal_basis = 6: 4 steps have 3 cosine coefficients at most; 3 are released"
-        assert (said in shown.err) == text
+        message = "temporal_basis = 6: 4 steps have 3 cosine coefficients at most; 3 are released"
+        assert (message in shown.err) == text
 
 
 def test_a_single_run_has_no_temporal_basis():
@@ -393,7 +393,7 @@ def test_a_day_killed_once_it_has_drawn_counts_the_draw(charged, steps, tmp_path
 def test_every_statistic_has_noise_of_its_own(tmp_path, monkeypatch):
     """Over many seeds: of the stated variance, and none of it shared by p and q or by zones."""
     (tmp_path / "own.csv").write_text(PROFILE)
-    case, seen = load_case("case14"), []
+    case, noises = load_case("case14"), []
     series = read_demand_series(tmp_path / "own.csv", case)
     settings = make_settings(
         **(ONCE | {"temporal_basis": "1", "mechanism": "laplace", "budget": "total:2"})
@@ -401,20 +401,20 @@ def test_every_statistic_has_noise_of_its_own(tmp_path, monkeypatch):
     horizon = make_horizon(series, shipped_zoning(case), settings)
     fixed, honest = horizon.disclosures, TemporalDisclosure.estimate
 
-    def heard(self, released, release):
+    def recorded(self, released, release):
         own = horizon.owned.zones[[item is self for item in fixed].index(True)].own
         days = np.hstack([series.pd[:, own], series.qd[:, own]])
-        seen.append(
+        noises.append(
             (released - self.measure(days)) / self.sensitivity(settings.adjacency(case), 1).value
         )
         return honest(self, released, release)
 
-    monkeypatch.setattr(TemporalDisclosure, "estimate", heard)
+    monkeypatch.setattr(TemporalDisclosure, "estimate", recorded)
     for seed in range(300):
         again = replace(horizon, seed=seed)
         vars(again).update(owned=horizon.owned, disclosures=fixed)
         again.draw()
-    noise = np.array(seen).reshape(300, -1)  # seeds, statistics of three zones
+    noise = np.array(noises).reshape(300, -1)  # seeds, statistics of three zones
     assert noise.shape[1] == 3 * 2 * 2
     scale = np.sqrt((noise**2).mean(axis=0) / 2.0)  # of Laplace noise b, in sensitivities: 1/2
     np.testing.assert_allclose(scale, 0.5, rtol=0.3)

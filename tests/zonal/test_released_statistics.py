@@ -48,9 +48,9 @@ def test_each_zone_draws_once_and_certifies_the_total(release, mechanism):
     case = load_case("case14")
     result = run(case, shipped_zoning(case), settings(release=release, mechanism=mechanism))
     assert [sum(counts.values()) for counts in result.trace.releases.values()] == [1, 1, 1]
-    for statement in result.certificates:
-        assert statement.total_pure == pytest.approx(1.0)
-        assert statement.norm == (1 if mechanism == "laplace" else "box")
+    for certificate in result.certificates:
+        assert certificate.total_pure == pytest.approx(1.0)
+        assert certificate.norm == (1 if mechanism == "laplace" else "box")
 
 
 @pytest.mark.parametrize("noise_schedule", ["update", "round", "once"])

@@ -291,9 +291,9 @@ def test_a_scripts_linear_algebra_has_one_thread_while_a_run_runs_and_its_own_ag
     def threads() -> set[int]:
         return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
 
-    seen = set()
+    counts = set()
     with threadpool_limits(2, user_api="blas"):
         settings = make_settings(mechanism="none", rounds=1)
-        run(case14, zones14, settings, watch=lambda _: seen.update(threads()))
-        assert seen == {1}
+        run(case14, zones14, settings, watch=lambda _: counts.update(threads()))
+        assert counts == {1}
         assert threads() == {2}

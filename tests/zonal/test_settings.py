@@ -131,7 +131,7 @@ def test_the_default_distance_is_a_megawatt_on_any_base(case14):
 
 
 @pytest.mark.parametrize(
-    ("beta", "base", "said"),
+    ("beta", "base", "message"),
     [
         ("1e9MW", 100.0, "'1e9MW': must be 1e-07 to 1e+08 MW on a base of 100 MVA"),
         ("1e9MW", 10.0, "'1e9MW': must be 1e-08 to 1e+07 MW on a base of 10 MVA"),
@@ -139,13 +139,13 @@ def test_the_default_distance_is_a_megawatt_on_any_base(case14):
         ("1e7", 100.0, "10000000.0: must be 1e-09 to 1e+06 p.u. (or such as 1MW)"),
     ],
 )
-def test_a_distance_that_no_grid_has_is_refused_in_its_own_unit(case14, beta, base, said):
+def test_a_distance_that_no_grid_has_is_refused_in_its_own_unit(case14, beta, base, message):
     """Without a warning before: a value with a warning is used."""
     settings, case = make_settings(beta=beta), replace(case14, base_mva=base)
     with warnings.catch_warnings(), pytest.raises(InputError) as refused:
         warnings.simplefilter("error")
         settings.adjacency(case)
-    assert str(refused.value) == f"beta = {said}"
+    assert str(refused.value) == f"beta = {message}"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_the_bounds_that_a_refusal_names_are_allowed_themselves(case14, beta, ba
 
 
 @pytest.mark.parametrize(
-    ("beta", "said"),
+    ("beta", "message"),
     [
         ("20", "2000 MVA on the base of case14, more than its largest bus"),
         ("2", "200 MVA on the base of case14; a distance in megawatts is written with its unit"),
@@ -166,12 +166,12 @@ def test_the_bounds_that_a_refusal_names_are_allowed_themselves(case14, beta, ba
         ("20MW", None),
     ],
 )
-def test_a_distance_that_was_meant_in_megawatts_is_questioned(case14, beta, said):
+def test_a_distance_that_was_meant_in_megawatts_is_questioned(case14, beta, message):
     settings = make_settings(beta=beta)
-    if said is None:
+    if message is None:
         settings.adjacency(case14)  # a warning would be an error here
     else:
-        with pytest.warns(GridprivWarning, match=said):
+        with pytest.warns(GridprivWarning, match=message):
             settings.adjacency(case14)
 
 
