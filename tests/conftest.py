@@ -181,6 +181,13 @@ def shortened(request):
 
 
 @pytest.fixture
+def no_replans(monkeypatch):
+    """Have zones keep their first plans, for tests of rounds, releases or messages on them."""
+    for name, none in zip(REPLANS, (0, 0, (), 0), strict=True):
+        monkeypatch.setattr(grid_redispatch, name, none)
+
+
+@pytest.fixture
 def all_replans(monkeypatch):
     """Have zones replan as often as they do for users, in a module of ``few_replans``."""
     for name, value in REPLANS.items():

@@ -75,7 +75,7 @@ def replayed(run: Prepared, choose: Any, make_agent: Any = Agent) -> list[Findin
 @pytest.mark.parametrize("config", PAIRS, ids=_name)
 def test_every_configuration_on_worst_and_random_neighbours(config: dict[str, Any]) -> None:
     """No allowance for the solver: at beta 0.01 its error is far below every sensitivity."""
-    run = prepared(**config)
+    run = prepared(**config, rounds=2)
     generator = np.random.default_rng(5)
 
     def choose(zone: int) -> Any:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -23,25 +24,34 @@ DIALECT = re.compile(
 QUESTION = re.compile(r"(What|Whether|How|Whose|Which)\b|Return (what|whether|how|whose|which)\b")
 
 
-def documented(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            text = ast.get_docstring(node)
-            if text:
-                yield node, text
+class Package(NamedTuple):
+    """Strings with a space, docstrings and class names of the package, each with its place."""
+
+    texts: list[tuple[str, str]]
+    docstrings: list[tuple[str, str]]
+    classes: list[tuple[str, str]]
 
 
-def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-            yield node.lineno, node.value
+@cache
+def package() -> Package:
+    found = Package([], [], [])
+    for path in SOURCES:
+        place = str(path.relative_to(ROOT))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+                found.texts.append((f"{place}:{node.lineno}", node.value))
+            elif isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                if text := ast.get_docstring(node):
+                    found.docstrings.append((place, text))
+                if isinstance(node, ast.ClassDef):
+                    found.classes.append((place, node.name))
+    return found
 
 
 def test_no_text_of_the_package_uses_the_dialect() -> None:
     matches = [
-        f"{path.relative_to(ROOT)}:{line}: {match.group()}"
-        for path in SOURCES
-        for line, text in texts(ast.parse(path.read_text(encoding="utf-8")))
+        f"{place}: {match.group()}"
+        for place, text in package().texts
         if (match := DIALECT.search(text))
     ]
     assert matches == []
@@ -59,9 +69,8 @@ def test_no_page_uses_the_dialect() -> None:
 
 def test_docstrings_say_what_is_returned_or_done() -> None:
     matches = [
-        f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
-        for path in SOURCES
-        for _, text in documented(ast.parse(path.read_text(encoding="utf-8")))
+        f"{place}: {text.splitlines()[0]}"
+        for place, text in package().docstrings
         if QUESTION.match(text)
     ]
     assert matches == []
@@ -69,8 +78,6 @@ def test_docstrings_say_what_is_returned_or_done() -> None:
 
 def test_one_class_name_has_one_meaning() -> None:
     places: dict[str, set[str]] = {}
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                places.setdefault(node.name, set()).add(str(path.relative_to(ROOT)))
+    for place, name in package().classes:
+        places.setdefault(name, set()).add(place)
     assert {name: where for name, where in places.items() if len(where) > 1} == {}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandapower as pp
@@ -17,8 +19,8 @@ from gridpriv.grid.chronology import Chronology, with_storage
 from gridpriv.grid.convert import bus_rows, generator_rows, matpower_text
 
 
-@pytest.fixture
-def stored(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def storage_net() -> Any:
     net = pandapower.networks.case9()
     pp.create_storage(
         net, 4, p_mw=2.0, q_mvar=0.5, max_e_mwh=12.0, min_e_mwh=2.0, soc_percent=50.0,
@@ -26,7 +28,17 @@ def stored(tmp_path: Path) -> Path:
     )  # fmt: skip
     pp.create_storage(net, 6, p_mw=-1.0, max_e_mwh=3.0)
     pp.create_storage(net, 6, p_mw=9.0, max_e_mwh=3.0, in_service=False)
-    pp.to_json(net, str(tmp_path / "own.json"))
+    return net
+
+
+@pytest.fixture(scope="module")
+def storage_text(storage_net: Any) -> str:
+    return str(pp.to_json(storage_net))
+
+
+@pytest.fixture
+def stored(storage_text: str, tmp_path: Path) -> Path:
+    (tmp_path / "own.json").write_text(storage_text)
     return tmp_path / "own.json"
 
 
@@ -64,9 +76,9 @@ def test_the_storage_table_of_a_net_is_read_and_its_set_points_are_no_demand(sto
     ],
 )
 def test_storages_that_are_refused(
-    stored: Path, row: int, column: str, value: float | str, message: str
+    storage_net: Any, stored: Path, row: int, column: str, value: float | str, message: str
 ) -> None:
-    net = pp.from_json(str(stored))
+    net = deepcopy(storage_net)
     if isinstance(value, str):
         net.storage[column] = net.storage[column].astype(object)
     endless = isinstance(value, float) and np.isinf(value)
@@ -92,8 +104,10 @@ def test_set_points_are_not_taken_out_of_another_demand(stored: Path) -> None:
         with_storage(replace(case, pd=1.1 * case.pd), stored)
 
 
-def test_a_net_whose_storages_are_all_out_of_service_lists_none(stored: Path) -> None:
-    net = pp.from_json(str(stored))
+def test_a_net_whose_storages_are_all_out_of_service_lists_none(
+    storage_net: Any, stored: Path
+) -> None:
+    net = deepcopy(storage_net)
     net.storage["in_service"] = False
     pp.to_json(net, str(stored))
     with pytest.raises(InputError, match="lists no storage"):

@@ -16,6 +16,8 @@ from gridpriv.power.zone_agent import ZoneAgent
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.run import open_rounds, run_prepared, zone_agents
 
+pytestmark = pytest.mark.usefixtures("no_replans")
+
 DATA = Path(__file__).parent.parent / "data"
 PGLIB, TIGHT = DATA / "pglib", DATA / "tight.m"
 CONES = Cones(np.array([1, 3, 1, 4, 2]))

@@ -232,6 +232,7 @@ def test_the_payment_of_one_zone_for_a_tie_is_the_revenue_of_the_other(finished)
     assert abs(total).max() < 1e-3 * abs(table["price"]).max()
 
 
+@pytest.mark.usefixtures("no_replans")
 def test_zonal_shed_of_a_stressed_case_is_the_centralized_shed(case14, zones14):
     settings = make_settings(
         objective="imbalance", mechanism="none", rounds=25, load_scale=3.0, solver="clarabel"

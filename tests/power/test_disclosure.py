@@ -205,7 +205,7 @@ def test_a_source_of_unknown_size_leaves_the_release_as_it_is(rates):
     ("name", "budget"),
     [
         pytest.param("mv_oberrhein", "total:5", marks=pytest.mark.slow),
-        ("mv_oberrhein", "total:0.1"),
+        pytest.param("mv_oberrhein", "total:0.1", marks=pytest.mark.slow),
         ("create_cigre_network_mv", "total:5"),
         ("case14", "total:5"),
         ("case14", "total:0.1"),

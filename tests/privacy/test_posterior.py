@@ -34,7 +34,7 @@ def test_draws_have_the_posterior_mean_and_covariance(name, monkeypatch) -> None
                 linear.posterior_draws(
                     Statistics("any", matrix), seen, noise, prior, np.random.default_rng(0)
                 ),
-                3_000,
+                2_000,
             )
         )
     )[:, :3]

@@ -113,9 +113,10 @@ def test_a_plan_is_compared_with_a_run_of_its_settings_only(
 def test_the_default_methods_hold_that_of_a_run_of_default_release_and_rounds(
     tmp_path: Path,
 ) -> None:
-    run = ["run", "case14", "--mechanism", "knorm", "--seed", "1", "--quiet"]
+    grid = ["case9", "--zones", "3"]
+    run = ["run", *grid, "--mechanism", "knorm", "--seed", "1", "--quiet"]
     assert main([*run, "--out", str(tmp_path / "run")]) == 0
-    plan = ["plan", "case14", "--scenarios", "1", "--beta", "1MW", "--total", "5", "--quiet"]
+    plan = ["plan", *grid, "--scenarios", "1", "--beta", "1MW", "--total", "5", "--quiet"]
     assert main([*plan, "--out", str(tmp_path / "run" / "plan")]) == 0
     (note,) = [
         str(s.notes[-1])

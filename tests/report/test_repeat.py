@@ -101,7 +101,7 @@ def test_a_day_is_compared_again_with_the_same_baselines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("day.csv").write_text("step,bus,pd_mw\n1,3,80\n2,3,90\n")
+    Path("day.csv").write_text("step,bus,pd_mw\n1,3,80\n")
     words = [
         "run",
         "case14",

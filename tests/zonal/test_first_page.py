@@ -197,6 +197,7 @@ def newton(capsys, *words):
 OPTIMUM = pytest.approx(8295.99, rel=1e-4)  # Clarabel's, of the whole grid
 
 
+@pytest.mark.usefixtures("no_replans")
 @pytest.mark.parametrize(("tolerance", "zones"), [("1e-5", "3"), ("0", "6")])
 def test_newton_steps_end_at_the_optimum(capsys, tolerance, zones):
     """Also where rounding errors end them; of 3 zones they leave a dual residual of 1.03e-5."""
@@ -204,12 +205,14 @@ def test_newton_steps_end_at_the_optimum(capsys, tolerance, zones):
     assert (cost, ends) == (OPTIMUM, {"ended-early-newton"})
 
 
+@pytest.mark.usefixtures("no_replans")
 def test_too_few_newton_steps_are_reported_with_a_remedy(capsys):
     """A penalty, which ADMM has, is none of theirs."""
     cost, ends = newton(capsys, "--rounds", "3")
     assert (cost, ends) == (cost, {"not-converged-newton"}) and cost != OPTIMUM
 
 
+@pytest.mark.usefixtures("no_replans")
 def test_newton_steps_that_end_before_the_optimum_are_reported(capsys, monkeypatch):
     monkeypatch.setattr(schedule, "SHORTEST", 0.9)
     cost, ends = newton(capsys, "--rounds", "80")

@@ -26,7 +26,7 @@ from gridpriv.zonal.horizon import Horizon, make_horizon
 from gridpriv.zonal.prepared import noise_rule, prepare
 from gridpriv.zonal.summary import series_notes
 
-pytestmark = pytest.mark.usefixtures("few_replans")
+pytestmark = pytest.mark.usefixtures("few_replans", "no_replans")
 
 ONCE = {
     "mechanism": "knorm",
@@ -170,6 +170,9 @@ def test_a_day_says_what_it_released_once(either, tmp_path, capsys):
     assert "Released once for all steps" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "either", [PROFILE, pytest.param(DAY, marks=pytest.mark.slow)], indirect=True
+)
 def test_a_ledger_admits_a_day_that_its_grant_covers_once(either, tmp_path):
     ledger = str(tmp_path / "owner.ledger")
     grant(ledger, "1.01")
@@ -237,10 +240,11 @@ def test_a_series_may_release_nothing(steps, temporal_basis, tmp_path, capsys):
     assert "Released once for all steps" not in capsys.readouterr().out
 
 
-def test_a_step_of_a_factor_errs_by_what_one_run_expects_to(day, tmp_path):
+def test_a_step_of_a_factor_errs_by_what_one_run_expects_to(tmp_path):
     """Nothing of a public factor is left to guess."""
-    series, single = str(tmp_path / "series"), str(tmp_path / "single")
-    assert main(["run", "case14", "--series", day, *FLAGS, "--out", series, "--quiet"]) == 0
+    series, single, steps = (str(tmp_path / name) for name in ("series", "single", "steps.csv"))
+    Path(steps).write_text("step,load_scale\ndark,0\nnoon,1.2\n")
+    assert main(["run", "case14", "--series", steps, *FLAGS, "--out", series, "--quiet"]) == 0
     assert main(["run", "case14", *FLAGS, "--no-reference", "--out", single, "--quiet"]) == 0
     once = json.loads((Path(series) / "horizon.json").read_text())["released_once"]
     alone = json.loads((Path(single) / "run.json").read_text())["released"]
@@ -335,6 +339,9 @@ def test_an_interrupted_draw_is_counted_as_it_was_charged(error, steps, tmp_path
     assert document["privacy"]["total_pure"] == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize(
+    "either", [DAY, pytest.param(PROFILE, marks=pytest.mark.slow)], indirect=True
+)
 def test_steps_whose_release_is_gone_are_not_joined_by_others(
     either, tmp_path, monkeypatch, capsys
 ):

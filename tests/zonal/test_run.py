@@ -23,6 +23,7 @@ def preset(**given):
     return make_settings("ryu-kim", **({"solver": "clarabel"} | given))
 
 
+@pytest.mark.usefixtures("no_replans")
 @pytest.mark.parametrize(
     ("name", "published"),
     [
@@ -40,6 +41,7 @@ def test_the_nonprivate_preset_reaches_the_published_objectives(name, published)
         assert result.rounds.consensus_residual.iloc[-1] < 1e-3
 
 
+@pytest.mark.usefixtures("no_replans")
 @pytest.mark.parametrize(("name", "least"), [("case14", 1e-5), ("case118", 1e-8)])
 def test_exact_boundary_updates_need_few_rounds(name, least):
     case = load_case(name)
@@ -70,6 +72,7 @@ def test_a_converged_run_is_within_every_limit_after_redispatch(case14, zones14)
     assert served.sum() == pytest.approx(259.0, abs=1e-2)
 
 
+@pytest.mark.usefixtures("no_replans")
 @pytest.mark.parametrize("name", ["case14"])
 def test_objective_perturbation_beats_output_perturbation_tenfold(name):
     """RK section 6.1.2 at epsilon 0.05, mean of 2 seeds, 30 rounds; E = 5 lowers the residual."""
@@ -98,6 +101,7 @@ def test_objective_perturbation_beats_output_perturbation_tenfold(name):
     assert noise == sorted(noise, reverse=True)
 
 
+@pytest.mark.usefixtures("no_replans")
 def test_the_order_and_names_of_zones_change_nothing(case14, zones14):
     groups = [list(members) for members in zones14.members]
     shuffled = zoning_from_groups(case14, groups[::-1], "shuffled", ["a", "c", "b"])
@@ -152,6 +156,7 @@ def same_document(result):
     return document | {"rounds": rounds, "timing": None, "solver": solver}
 
 
+@pytest.mark.usefixtures("no_replans")
 def test_different_seeds_differ_and_none_is_drawn_and_recorded(case14, zones14):
     settings = {"rounds": 2, "solver": "clarabel"}
     a = run(case14, zones14, make_settings(**settings, seed=1))
@@ -164,6 +169,7 @@ def test_different_seeds_differ_and_none_is_drawn_and_recorded(case14, zones14):
     assert again.rounds.objective.equals(c.rounds.objective)
 
 
+@pytest.mark.usefixtures("no_replans")
 def test_the_warm_start_and_the_public_figures_do_not_see_the_demand(case14, zones14):
     """Another demand, same releases budget: penalties after the warm_start are the same."""
     settings = make_settings(rounds=1, seed=1, solver="clarabel")
@@ -173,6 +179,7 @@ def test_the_warm_start_and_the_public_figures_do_not_see_the_demand(case14, zon
     assert first.rounds[columns].equals(other.rounds[columns])
 
 
+@pytest.mark.usefixtures("no_replans")
 def test_demand_scales_and_outages_change_the_case(case14, zones14):
     settings = make_settings(
         objective="imbalance", mechanism="none", rounds=5, load_scale=4.0, solver="clarabel"
@@ -186,6 +193,7 @@ def test_demand_scales_and_outages_change_the_case(case14, zones14):
         run(case14, zones14, make_settings(outage=("gen:99",)))
 
 
+@pytest.mark.usefixtures("no_replans")
 def test_stopping_reads_the_public_consensus_residual(case14, zones14):
     settings = make_settings(
         mechanism="none", rounds=50, tolerance=1e-2, planning="soc", acceleration="anderson"
@@ -196,6 +204,7 @@ def test_stopping_reads_the_public_consensus_residual(case14, zones14):
     assert (result.rounds.consensus_residual_max.iloc[:-1] >= 1e-2).all()
 
 
+@pytest.mark.usefixtures("no_replans")
 def test_the_largest_residual_is_between_the_norm_and_its_share(case14, zones14):
     """A 2-norm of S numbers is between the largest and the square root of S times the largest."""
     settings = make_settings(mechanism="none", rounds=6, planning="soc", acceleration="anderson")
@@ -205,6 +214,7 @@ def test_the_largest_residual_is_between_the_norm_and_its_share(case14, zones14)
     assert (residual <= most * np.sqrt(len(result.trace.sent)) * (1 + 1e-12)).all()
 
 
+@pytest.mark.usefixtures("no_replans")
 def test_accelerated_rounds_converge_to_the_optimum_of_the_whole_grid(case14, zones14):
     """The least squared imbalance at four times the load, by one solve of the whole relaxation."""
     settings = make_settings(
