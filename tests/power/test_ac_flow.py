@@ -243,6 +243,17 @@ def test_a_generator_stands_at_its_lower_reactive_limit_where_a_reactor_holds_th
     assert state.qg[0] == pytest.approx(-absorbed)
 
 
+def test_two_generators_that_circulate_reactive_power_keep_their_limits():
+    """One stays at its limit, the other regulates: both at limits would leave no balance."""
+    case = meshed([0.15, 0.15], 0.05, [0, 1], [0.0, 0.0], [0.3, 0.3], ([0], [1]), [0.01], [0.02])
+    case = replace(case, vg=np.array([1.02, 1.0]), pg=np.array([0.15, 0.15]))
+    state = ac_flow(case, dispatch_of(case))
+    assert np.abs(state.qg).max() <= 0.05 + 1e-9
+    assert balance(case, state) < 1e-8
+    assert state.qg[0] == pytest.approx(0.05) and state.vm[0] < 1.02
+    assert state.vm[1] == pytest.approx(1.0) and -0.05 < state.qg[1] < 0.0
+
+
 def test_generators_of_a_bus_share_reactive_power_by_range_and_infinite_limits_take_it_all():
     case = replace(two_buses(1.0), gen_bus=np.zeros(3, int), gen_row=np.arange(1, 4), vg=np.ones(3),
                    pg=np.zeros(3), pmin=np.zeros(3), pmax=np.ones(3),

@@ -196,6 +196,8 @@ def _within_reactive_limits(grid: AreaGrid, last: AreaPowerFlow) -> AreaPowerFlo
     if nearby is not None:
         return nearby
     share, nearest = 0.5, solve(grid, last.bound, last.solution.voltage, last, np.inf)
+    if (within := _with_one_regulating(grid, nearest)) is not None:
+        return within
     for _ in range(1, MOST_RELAXED):
         nearby = _nearby(grid, nearest, share)
         if nearby is None:
@@ -205,6 +207,24 @@ def _within_reactive_limits(grid: AreaGrid, last: AreaPowerFlow) -> AreaPowerFlo
             return nearby
         nearest = nearby
     return nearest if share > 0.5 else _nearby(grid, nearest, 0.0) or nearest
+
+
+def _with_one_regulating(grid: AreaGrid, last: AreaPowerFlow) -> AreaPowerFlow | None:
+    """Return the state within reactive limits in which one generator of an island regulates.
+
+    Newton's method puts all generators beyond their limits at these at once. Where they are all of
+    an island, none is left to balance its reactive power, although one at its limit may suffice.
+    """
+    case, reactive = grid.case, grid.reactive(last.solution.voltage)
+    beyond = (reactive > case.qmax) | (reactive < case.qmin)
+    inside = np.bincount(grid.island[case.gen_bus], ~beyond, len(grid.reference))
+    for bus in np.unique(case.gen_bus[beyond & (inside[grid.island[case.gen_bus]] == 0)]):
+        here = case.gen_bus == bus
+        qmin, qmax = np.where(here, -np.inf, case.qmin), np.where(here, np.inf, case.qmax)
+        first = _nearby(replace(grid, case=replace(case, qmin=qmin, qmax=qmax)), last, 0.0)
+        if first is not None and (result := _nearby(grid, first, 0.0)) is not None:
+            return result
+    return None
 
 
 def _nearby(grid: AreaGrid, last: AreaPowerFlow, relaxed: float) -> AreaPowerFlow | None:
