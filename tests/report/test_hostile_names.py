@@ -85,7 +85,6 @@ def made(folder: Path, names: tuple[str, ...], zones: tuple[str, ...], title: st
         title=title,
         question=title,
         zonings=[str(folder / "zones.csv")],
-        settings={"planning": "soc"},
         reference=False,
     )
     compare(plan, out=folder / "study", jobs=1)

@@ -248,9 +248,9 @@ def test_values_of_buses_are_shown_as_shades_that_grow_brighter() -> None:
 
 
 def test_a_map_of_thousands_of_buses_is_pixels_in_a_vector_file() -> None:
-    xy = np.random.default_rng(0).uniform(size=(3000, 2))
-    buses = pd.DataFrame({"bus": range(3000), "zone": "1", "x": xy[:, 0], "y": xy[:, 1]})
-    branches = pd.DataFrame({"from": range(2999), "to": range(1, 3000), "tie": False})
+    xy = np.random.default_rng(0).uniform(size=(1600, 2))
+    buses = pd.DataFrame({"bus": range(1600), "zone": "1", "x": xy[:, 0], "y": xy[:, 1]})
+    branches = pd.DataFrame({"from": range(1599), "to": range(1, 1600), "tie": False})
     svg = to_svg(GridMap("t", buses, branches), "map")
     assert svg.count("<path") < 500 and "data:image/png;base64" in svg
 
