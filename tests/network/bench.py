@@ -130,7 +130,7 @@ class Zone:
     def __init__(self, name, trace):
         self.name, self.disk, self.trace = name, Disk(), trace
         self.book, self.left, self.crash_at, self.seed = Book(self.event), {}, "", 7
-        self.crashes, self.kept = 0, set()
+        self.crashes, self.answered_turns = 0, set()
         self.start()
 
     def event(self, kind):
@@ -143,8 +143,8 @@ class Zone:
     def start(self):
         """Start the zone's process, with the content of its disk and ledger."""
         with self.patched():
-            kept = client.read_state(Path("zone"))
-            drawn = None if kept is None else kept.memory.drawn
+            state = client.read_state(Path("zone"))
+            drawn = None if state is None else state.memory.drawn
             pay = take_part.charged_once(self.book, None, RUN, "z", drawn, 1)
             # secure noise has no seed: a draw that is made again is another one
             self.seed += 1
@@ -156,7 +156,7 @@ class Zone:
     @contextmanager
     def patched(self):
         """The client's disk, ledger and draws are this zone's."""
-        kept = client.Records, take_part.read_book, Release.apply
+        originals = client.Records, take_part.read_book, Release.apply
         honest = Release.apply
 
         def apply(release, value, stream):
@@ -170,7 +170,7 @@ class Zone:
         try:
             yield
         finally:
-            client.Records, take_part.read_book, Release.apply = kept
+            client.Records, take_part.read_book, Release.apply = originals
 
     def answer(self, content):
         """Return the answer that is sent, or None; check the invariants."""
@@ -180,7 +180,7 @@ class Zone:
                 self.event("order")
                 answer = self.client.answer(content)
                 if self.client.last != before:
-                    self.kept.add(self.client.last)
+                    self.answered_turns.add(self.client.last)
                     self.event("keep")
                 self.event("send")
         except MessageError:
@@ -210,7 +210,7 @@ class Zone:
 
     def audit(self, ended=False):
         """Compare the ledger, the sent releases, and the certificate."""
-        answered = sum(turn.phase == "round" for turn in self.kept | set(self.left))
+        answered = sum(turn.phase == "round" for turn in self.answered_turns | set(self.left))
         total = self.book.charges.total()
         if not answered <= total <= answered + 1:
             raise ViolationError(f"{answered} releases were kept, {total} were charged")
@@ -303,12 +303,12 @@ class Coordination:
 
     @contextmanager
     def patched(self):
-        kept = server.Records
+        original = server.Records
         server.Records = records(self.disk)
         try:
             yield
         finally:
-            server.Records = kept
+            server.Records = original
 
     def play(self):
         consensus = make_consensus([np.array([0]), np.array([0])])
@@ -512,7 +512,7 @@ def decode_turn(content, other):
 
 
 @dataclass
-class Asked:
+class CoordinatorLie:
     """One message of a lying coordinator, relative to the honest one that would be due."""
 
     kind: str
@@ -538,13 +538,13 @@ class LyingCoordinator:
         n = n if last.phase in ("round", "missed") else 0
         return TurnId("round", n + 1) if n < ROUNDS else TurnId("agreed", n)
 
-    def message(self, asked):
+    def message(self, lie):
         turn = self.due()
-        number = asked.number
+        number = lie.number
         w, penalty, step, run, zone = number % 3.0, 1.0, EXPECTED(turn.number), RUN, ZONES[0]
         if turn.phase == "agreed":
             step = 1.0
-        match asked.kind:
+        match lie.kind:
             case "w":
                 w = number
             case "penalty":
@@ -564,22 +564,22 @@ class LyingCoordinator:
                 return self.sent[int(abs(number)) % len(self.sent)]
             case "missed":
                 turn = TurnId("missed", turn.number)
-        size = 1 + (asked.kind == "size")
+        size = 1 + (lie.kind == "size")
         order = Order(turn.number, np.full(size, w), np.full(size, penalty), step)
         content = encode(Request(run, zone, turn.phase, order))
-        if asked.kind == "cut":
+        if lie.kind == "cut":
             return content[: int(abs(number)) % len(content)]
-        if asked.kind == "flip":
+        if lie.kind == "flip":
             place = int(abs(number)) % len(content)
             return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
-        if asked.kind == "hello":
+        if lie.kind == "hello":
             return encode(Hello(ZONES[0], "1", RUN, "t", "{}"))
         return content
 
     def run(self):
-        for asked in self.script:
-            content = self.message(asked)
-            self.zone.crash_at = asked.crash
+        for lie in self.script:
+            content = self.message(lie)
+            self.zone.crash_at = lie.crash
             answer = self.zone.answer(content)
             self.zone.crash_at = ""
             if answer is not None:

@@ -30,8 +30,8 @@ class BrokenError(AssertionError):
 class Zone:
     """One zone; turns are numbered from 1."""
 
-    kept: int = 0  # on disk: the turn that was answered last
-    kept_draw: int = 0  # and the draw that its answer holds
+    answered: int = 0  # on disk: the turn that was answered last
+    answered_draw: int = 0  # and the draw that its answer holds
     charged: tuple = (0,) * (len(TURNS) + 1)  # on disk, by turn
     draws: int = 0  # made so far; each is another one
     stage: str = ""  # in memory: "", charged, drawn
@@ -84,9 +84,9 @@ def _zone_steps(zone, bugs):
     turn = zone.order
     if not turn:
         return
-    if turn <= zone.kept and "draw again" not in bugs:  # answered before: the same bytes
-        if turn == zone.kept:
-            yield "send", _sent(zone, turn, zone.kept_draw)
+    if turn <= zone.answered and "draw again" not in bugs:  # answered before: the same bytes
+        if turn == zone.answered:
+            yield "send", _sent(zone, turn, zone.answered_draw)
         else:
             yield "refuse", replace(zone, order=0)
         return
@@ -109,14 +109,14 @@ def _zone_steps(zone, bugs):
     elif zone.stage == "drawn":
         if "answer before state" in bugs:
             yield "send", replace(_sent(zone, turn, zone.draw), stage="drawn", order=turn)
-        yield "keep", replace(zone, kept=turn, kept_draw=zone.draw, stage="", draw=0)
+        yield "keep", replace(zone, answered=turn, answered_draw=zone.draw, stage="", draw=0)
 
 
 def _sent(zone, turn, draw):
     left = zone.left
     if TURNS[turn - 1] == "round":
-        seen = draw if left[turn] in (0, draw) else -1
-        left = (*left[:turn], seen, *left[turn + 1 :])
+        observed = draw if left[turn] in (0, draw) else -1
+        left = (*left[:turn], observed, *left[turn + 1 :])
     return replace(zone, left=left, order=0, answer=turn)
 
 

@@ -329,9 +329,9 @@ def test_an_early_end_loses_no_outcome(folder, case14, zones14, after, finished)
 def test_a_run_can_go_on_without_a_zone_whose_answers_have_another_size(folder, monkeypatch):
     honest = ZoneClient._execute
 
-    def performed(self, asked):
-        reply = honest(self, asked)
-        lies = self.zone == "2" and str(asked.turn) == "round 2"
+    def performed(self, request):
+        reply = honest(self, request)
+        lies = self.zone == "2" and str(request.turn) == "round 2"
         return Reply(reply.sent[1:], reply.releases) if lies else reply
 
     monkeypatch.setattr(ZoneClient, "_execute", performed)

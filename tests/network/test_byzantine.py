@@ -12,8 +12,8 @@ from bench import (
     ANSWER_LIES,
     KINDS,
     POINTS,
-    Asked,
     Coordination,
+    CoordinatorLie,
     Lie,
     LyingCoordinator,
     Script,
@@ -21,21 +21,24 @@ from bench import (
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-FIGURES = st.one_of(
+VALUES = st.one_of(
     st.sampled_from([0.0, 1.0, -1.0, 1e-6, 5.0, 1e12, -1e12, 1e300, float("inf"), float("nan")]),
     st.floats(-10.0, 10.0),
     st.integers(0, 400).map(float),
 )
 WHOLE = st.integers(0, 400).map(float)
-ASKED = st.builds(
-    Asked, st.sampled_from(KINDS), st.one_of(WHOLE, st.floats(-1e13, 1e13)), st.sampled_from(POINTS)
+COORDINATOR_LIES = st.builds(
+    CoordinatorLie,
+    st.sampled_from(KINDS),
+    st.one_of(WHOLE, st.floats(-1e13, 1e13)),
+    st.sampled_from(POINTS),
 )
 LIES = st.builds(
     lambda kind, at, whole, figure: Lie(kind, at, figure if kind == "value" else whole),
     st.sampled_from((*ANSWER_LIES, "hello")),
     st.integers(0, 7),
     WHOLE,
-    FIGURES,
+    VALUES,
 )
 SCRIPTS = st.builds(
     Script,
@@ -45,7 +48,7 @@ SCRIPTS = st.builds(
     st.lists(st.integers(0, 1), max_size=6),
     st.sampled_from(["wait", "last", "stop"]),
 )
-COORDINATORS = st.lists(ASKED, min_size=4, max_size=14)
+COORDINATORS = st.lists(COORDINATOR_LIES, min_size=4, max_size=14)
 QUICK = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
 BLOCKS = 10
 

@@ -60,14 +60,14 @@ class Caller:
             channel.secure(self.context, NAME)
         return channel
 
-    def say(self, *messages, heard=1, timeout=10.0):
-        """Send messages, each after ``heard`` answers; return the answers, or the refusal."""
+    def say(self, *messages, expected=1, timeout=10.0):
+        """Send messages, each after ``expected`` answers; return the answers, or the refusal."""
         answers, channel = [], None
         try:
             channel = self.dial(timeout)
             for message in messages:
                 channel.send(message)
-                for _ in range(heard):
+                for _ in range(expected):
                     if (content := channel.read()) is None:
                         return answers
                     if content[:8] == b"gridpriv" and isinstance(decode(content), Refusal):
@@ -252,7 +252,7 @@ def test_a_zones_certificate_is_no_coordinators(folder):
     parties._address = server.address
     parties._here.set()
     assert isinstance(parties.zones("1").result("1"), LateError)
-    assert not sessions.zones["1"].known
+    assert not sessions.zones["1"].joined
     server.close(None)
 
 
@@ -329,8 +329,8 @@ def test_a_round_can_go_on_with_the_last_release_and_it_is_accounted(folder, mon
     part = agreement.public_inputs.consensus.split(outcome.turns[-1].state.dual)[
         list(agreement.zones).index("2")
     ]
-    held = state.memory.at.dual
-    assert np.sort(held[held != 0.0]) == pytest.approx(np.sort(part[part != 0.0]), rel=1e-12)
+    dual = state.memory.at.dual
+    assert np.sort(dual[dual != 0.0]) == pytest.approx(np.sort(part[part != 0.0]), rel=1e-12)
 
 
 @pytest.mark.parametrize("silent", [False, True])
@@ -527,7 +527,7 @@ def wire(monkeypatch, drop=None):
     return sent
 
 
-def said(messages):
+def messages_once(messages):
     """Messages of a zone: its first message, then each answer once.
 
     A connection may break, and the zone connects again. It then repeats only earlier messages: its
@@ -571,7 +571,7 @@ def test_every_byte_is_a_function_of_releases(case14, zones14, tmp_path, monkeyp
     """
     tape: dict[tuple[str, int], np.ndarray] = {}
     honest = Release.apply
-    seen = {}
+    values = {}
 
     def runs(name, case, apply, drop=None):
         monkeypatch.setattr(Release, "apply", apply)
@@ -592,11 +592,11 @@ def test_every_byte_is_a_function_of_releases(case14, zones14, tmp_path, monkeyp
     def recorded(self, value, stream):
         result = honest(self, value, stream)
         tape[key(stream)] = result
-        seen[key(stream)] = value
+        values[key(stream)] = value
         return result
 
     def replayed(_, value, stream):
-        assert not np.array_equal(value, seen[key(stream)])
+        assert not np.array_equal(value, values[key(stream)])
         return tape[key(stream)]
 
     here = runs("here", case14, recorded)
@@ -607,7 +607,7 @@ def test_every_byte_is_a_function_of_releases(case14, zones14, tmp_path, monkeyp
     there = runs("there", other, replayed, drop=TurnId("round", 2))
     assert here[0].keys() == there[0].keys() == set(ZONES)
     for name in ZONES:
-        assert said(here[0][name]) == said(there[0][name])
+        assert messages_once(here[0][name]) == messages_once(there[0][name])
         assert here[3][name]["plan"] != there[3][name]["plan"]
     assert len([1 for content in there[0]["2"] if isinstance(decode(content), Hello)]) > 1
     assert here[1] == there[1]
@@ -691,7 +691,7 @@ def throw(folder, in_one_process, count):
     for message in garbage(folder, count):
         # an order is waiting after the welcome; the place of the message before is free once its
         # connection has ended
-        while getattr(reply := caller.say(hello(folder), message, heard=2), "taken", False):
+        while getattr(reply := caller.say(hello(folder), message, expected=2), "taken", False):
             pass
         ended = isinstance(reply, OSError) and len(message) == 1 << 20  # before all of it is sent
         assert ended or (isinstance(reply, Refusal) and not reply.taken), (reply, message[:100])

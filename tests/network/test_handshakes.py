@@ -55,7 +55,7 @@ def is_over(address, *parts, within=5.0):
 
 def check_undisturbed(serving):
     """No stranger was admitted, nothing remains of the attack, and a member is admitted."""
-    assert not any(session.known for session in serving.sessions.zones.values())
+    assert not any(session.joined for session in serving.sessions.zones.values())
     until = time.monotonic() + 5.0
     while serving._connections and time.monotonic() < until:
         time.sleep(0.01)
@@ -73,7 +73,7 @@ def check_undisturbed(serving):
     session = serving.sessions.zones["1"]
     while session.connected:
         time.sleep(0.01)
-    session.known = False
+    session.joined = False
 
 
 # ---- who may shake hands
@@ -138,7 +138,7 @@ def test_no_ticket_lets_a_client_in_again_without_its_certificate(coordinator):
     secured.close()
     while coordinator.sessions.zones["1"].connected:
         time.sleep(0.01)
-    coordinator.sessions.zones["1"].known = False
+    coordinator.sessions.zones["1"].joined = False
     check_undisturbed(coordinator)
 
 
@@ -224,15 +224,15 @@ def test_a_frame_that_is_none_ends_the_connection(coordinator, monkeypatch, how)
     )
     if how == "without a farewell":
         socket.socket.shutdown(secured, socket.SHUT_WR)  # a FIN without TLS's close_notify
-    heard = b""
+    received = b""
     with suppress(OSError):
         while part := secured.recv(1 << 16):
-            heard += part
+            received += part
     secured.close()
     if how in ("too long", "empty"):
-        assert isinstance(decode(heard[LENGTH.size :]), Refusal)
+        assert isinstance(decode(received[LENGTH.size :]), Refusal)
     else:
-        assert not heard
+        assert not received
     check_undisturbed(coordinator)
 
 
@@ -402,15 +402,15 @@ def test_a_zone_refuses_a_false_server(folder, who):
             "other name": (["1"], "server"),
         }[who]
         context = tls(Credentials(*certificate(folder, *given), own.authority), server=True)
-    heard = []
+    received = []
 
     def act(secured):
         if who == "silent":
             time.sleep(2.0)
         else:
-            heard.append(secured.recv(1))
+            received.append(secured.recv(1))
 
     with false_server(context, act) as address:
         result = gives_up(folder, address)
     assert isinstance(result, LateError)
-    assert not any(heard)  # not even its first message
+    assert not any(received)  # not even its first message

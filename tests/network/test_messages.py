@@ -101,10 +101,10 @@ def test_damaged_bytes_are_refused_or_are_another_whole_message(message):
         for place in rng.integers(len(content), size=rng.integers(1, 4)):
             damaged[place] = rng.integers(256)
         try:
-            found = decode(bytes(damaged))
+            decoded = decode(bytes(damaged))
         except MessageError:
             continue
-        assert len(encode(found)) == len(content)
+        assert len(encode(decoded)) == len(content)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e13])
@@ -155,7 +155,7 @@ def agent(target="demand", noise_schedule="round", purse=None, **given):
     return first
 
 
-def asked(phase, number, w=0.5, rho=1.0):
+def request(phase, number, w=0.5, rho=1.0):
     step = 1.0 if phase == "agreed" else nonsmooth_step()(number)
     return encode(
         Request(RUN, "tank 1", phase, Order(number, np.array([w]), np.array([rho]), step))
@@ -170,13 +170,13 @@ def client(agent, path, **changes):
 
 
 SCRIPT = [
-    asked("warm_start", 1),
-    asked("warm_start", 2, 0.3),
-    asked("round", 1, 0.7),
-    asked("round", 2, 0.1),
-    asked("missed", 3, -0.4),
-    asked("round", 4, 0.2),
-    asked("agreed", 4, 0.6),
+    request("warm_start", 1),
+    request("warm_start", 2, 0.3),
+    request("round", 1, 0.7),
+    request("round", 2, 0.1),
+    request("missed", 3, -0.4),
+    request("round", 4, 0.2),
+    request("agreed", 4, 0.6),
 ]
 
 
@@ -219,12 +219,12 @@ def test_a_round_that_was_missed_counts_as_what_was_sent_before(tmp_path):
     for content in SCRIPT[:3]:
         late.answer(content)
         never.answer(content)
-    late.answer(asked("round", 2, 0.1))  # too late
-    assert late.answer(asked("missed", 2, 0.1)) == never.answer(asked("missed", 2, 0.1))
-    item, other = (own.answer(asked("round", 3, 0.2)) for own in (late, never))
+    late.answer(request("round", 2, 0.1))  # too late
+    assert late.answer(request("missed", 2, 0.1)) == never.answer(request("missed", 2, 0.1))
+    item, other = (own.answer(request("round", 3, 0.2)) for own in (late, never))
     assert item == other
-    sent = decode(late.answer(asked("round", 3, 0.2))).reply.sent
-    assert sent != decode(never.answer(asked("round", 4, 0.2))).reply.sent
+    sent = decode(late.answer(request("round", 3, 0.2))).reply.sent
+    assert sent != decode(never.answer(request("round", 4, 0.2))).reply.sent
 
 
 ONE = Order(1, np.ones(1), np.ones(1), 1.0)
@@ -234,10 +234,10 @@ BAD_ORDERS = {
     "of another run": encode(Request("b", "tank 1", "round", ONE)),
     "run or zone": encode(Request(RUN, "tank 2", "round", ONE)),
     "for 2 variables": encode(Request(RUN, "tank 1", "warm_start", TWO)),
-    "after warm-start round 1": asked("warm_start", 3),
-    "after warm-start": asked("round", 2),
-    "round 5 of 4": asked("round", 5),
-    "another order for": asked("warm_start", 1, 0.6),
+    "after warm-start round 1": request("warm_start", 3),
+    "after warm-start": request("round", 2),
+    "round 5 of 4": request("round", 5),
+    "another order for": request("warm_start", 1, 0.6),
     "cut short": b"gridpriv",
     "no message": b"x" * 400,
     "after warm-start round 1|another order for none": encode(
@@ -251,10 +251,10 @@ def test_orders_that_are_not_due_change_nothing(tmp_path, reason):
     purse = Purse()
     own = client(agent(purse=purse), tmp_path / "s")
     first = own.answer(SCRIPT[0])
-    kept = (tmp_path / "s").read_bytes()
+    stored = (tmp_path / "s").read_bytes()
     with pytest.raises(MessageError, match=reason):
         own.answer(BAD_ORDERS[reason])
-    assert (tmp_path / "s").read_bytes() == kept
+    assert (tmp_path / "s").read_bytes() == stored
     assert not purse.charged
     assert own.answer(SCRIPT[0]) == first
     assert isinstance(decode(own.answer(SCRIPT[1])), Answer)
@@ -270,8 +270,8 @@ def test_a_first_order_that_is_for_no_turn_is_refused(tmp_path):
 def test_a_failure_is_one_public_word_and_counts_what_was_drawn(tmp_path):
     broken = agent("objective", "update", breaks=(1, 4), purse=(purse := Purse()))
     own = client(broken, tmp_path / "s", warm_starts=0, trial=True)
-    own.answer(asked("ready", 1))
-    message = decode(own.answer(asked("round", 1)))
+    own.answer(request("ready", 1))
+    message = decode(own.answer(request("round", 1)))
     assert message == Failure(RUN, "tank 1", TurnId("round", 1), "solver")
     assert isinstance(own.failed, SolverError)
     state = read_state(tmp_path / "s")

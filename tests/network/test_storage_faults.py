@@ -51,8 +51,8 @@ def take_part(folder, left):
     try:
         with Ledger(folder / "ledger", [DATA]) as ledger:
             make_folder(folder / "state")
-            kept = read_state(folder / "state" / "zone")
-            drawn = None if kept is None else kept.memory.drawn
+            state = read_state(folder / "state" / "zone")
+            drawn = None if state is None else state.memory.drawn
             pay = charged_once(ledger, None, RUN, "tank 1", drawn, 1)
             transcript = Transcript(folder / "state" / "transcript", {"zone": ZONES[0]})
             client = ZoneClient(
@@ -205,14 +205,14 @@ def shoot(count, seed):
         for _ in range(each):
             bad = mutated(answer, chance)
             sent[0] += 1
-            kept = self.sessions.zones[name].reply
+            reply = self.sessions.zones[name].reply
             try:
                 decode(bad)
             except MessageError:
                 try:
                     self.sessions.take(name, bad)
                 except MessageError:
-                    assert self.sessions.zones[name].reply is kept
+                    assert self.sessions.zones[name].reply is reply
                 else:
                     raise AssertionError("a broken message was taken")
         honest(self, name, answer, due)
