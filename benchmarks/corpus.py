@@ -259,11 +259,11 @@ class Row:
     @property
     def key(self) -> tuple[str, ...]:
         """Identity of the row in a table."""
-        names = (one.name for one in fields(Instance) if one.name != "buses")
+        names = (column.name for column in fields(Instance) if column.name != "buses")
         return tuple(str(getattr(self, name)) for name in names)
 
 
-COLUMNS = [one.name for one in fields(Row)]
+COLUMNS = [column.name for column in fields(Row)]
 
 
 # --- instances ---------------------------------------------------------------------------------
@@ -314,7 +314,9 @@ def _studied(grid: str, buses: int, mode: str) -> Iterator[tuple[Partition, str]
         if buses <= MOST_BISECTED:
             yield from ((chosen[0], f"limit*{factor:g}") for factor in SHORTAGES)
         return
-    yield from ((one, "1") for one in (chosen if mode in {"central", "rounds"} else chosen[:1]))
+    yield from (
+        (instance, "1") for instance in (chosen if mode in {"central", "rounds"} else chosen[:1])
+    )
     if mode in {"central", "rounds"} and not grid.endswith(("__api", "__sad")):
         yield from ((chosen[0], f"{factor:g}") for factor in SHIFTED)
         if buses <= MOST_BISECTED:
@@ -424,7 +426,7 @@ def _second(
 ) -> tuple[float | None, str]:
     """Return the excess of an independent AC optimum in percent, and why there is none."""
     priced, least = optimum.objective == "cost", ROUNDING_PU * case.base_mva
-    if priced and any(one.model == PIECEWISE for one in case.cost):
+    if priced and any(curve.model == PIECEWISE for curve in case.cost):
         return None, ""
     curtails = optimum.state.curtailed_mw > least or optimum.state.deenergized.any()
     if case.n_bus > POLAR_BUSES or not cost or curtails:
@@ -471,7 +473,7 @@ def run_and_print(instance: Instance, scale: float, given: dict[str, str]) -> tu
 
 def judged(instance: Instance, given: dict[str, str]) -> Row:
     """Run an instance and return its row, computed by judge.py."""
-    row = Row(**{one.name: getattr(instance, one.name) for one in fields(Instance)})
+    row = Row(**{column.name: getattr(instance, column.name) for column in fields(Instance)})
     scale = load_scale(instance)
     row = replace(row, load_scale=scale)
     result, text = run_and_print(instance, scale, given)
@@ -552,7 +554,7 @@ def safely(instance: Instance, given: dict[str, str]) -> Row:
 
 def failed(instance: Instance, error: str) -> Row:
     """Return the row of an instance that ended with an error."""
-    blank = Row(**{one.name: getattr(instance, one.name) for one in fields(Instance)})
+    blank = Row(**{column.name: getattr(instance, column.name) for column in fields(Instance)})
     return replace(blank, status="error", error=" ".join(error.split())[:400])
 
 
@@ -814,18 +816,18 @@ def main() -> None:
     os.environ["COLUMNS"] = "4000"  # tables and sentences of a run unwrapped
     given = dict(pair.split("=", 1) for pair in args.set)
     wanted = [
-        one
-        for one in instances(args.mode, args.seeds)
-        if args.size in {None, one.size} and re.search(args.only, one.label)
+        instance
+        for instance in instances(args.mode, args.seeds)
+        if args.size in {None, instance.size} and re.search(args.only, instance.label)
     ]
     there = {row.key for row in stored(args.out)}
-    remaining = [one for one in wanted if _key(one) not in there]
+    remaining = [instance for instance in wanted if _key(instance) not in there]
     if args.list:
-        print("\n".join(one.label for one in remaining))
+        print("\n".join(instance.label for instance in remaining))
         return
     print(f"{len(wanted)} rows, {len(remaining)} to run", flush=True)
     run_all(remaining, args.out, given, args.timeout)
-    keys = {_key(one) for one in wanted}
+    keys = {_key(instance) for instance in wanted}
     rows = [row for row in stored(args.out) if row.key in keys]
     listed = [row for row in rows if remarkable(row) or row.wrong or row.unknown]
     for row in listed:
@@ -839,7 +841,7 @@ def main() -> None:
 
 
 def _key(instance: Instance) -> tuple[str, ...]:
-    return Row(**{one.name: getattr(instance, one.name) for one in fields(Instance)}).key
+    return Row(**{column.name: getattr(instance, column.name) for column in fields(Instance)}).key
 
 
 if __name__ == "__main__":

@@ -753,14 +753,14 @@ def _share_of_load(match: re.Match[str], facts: Facts) -> str | None:
 
 
 def _unservable(match: re.Match[str], facts: Facts) -> str | None:
-    shed, dead, least = (
+    shed, deenergized, least = (
         facts["shed_mw"],
         facts["deenergized_mw"],
         facts.optimum.get("least_shed_mw"),
     )
-    if shed is None or dead is None or least is None:
+    if shed is None or deenergized is None or least is None:
         return None
-    return same(match[1], min(max(least, dead), shed) - dead)
+    return same(match[1], min(max(least, deenergized), shed) - deenergized)
 
 
 def _unplanned(match: re.Match[str], facts: Facts) -> str | None:

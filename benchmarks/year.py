@@ -91,10 +91,10 @@ def measure(name: str, beta: str, days: int, hours: int, seed: int) -> Iterator[
         streams[method] = partial(stream.prepared, known=known)
         missed = case.base_mva * np.stack(
             [
-                one.temporal_coefficients[0]
-                + float(np.split(one.mean, 2)[0].sum())
+                estimate.temporal_coefficients[0]
+                + float(np.split(estimate.mean, 2)[0].sum())
                 - series.pd[:, zone.own].sum(axis=1)
-                for zone, one in zip(stream.owned.zones, known, strict=True)
+                for zone, estimate in zip(stream.owned.zones, known, strict=True)
             ]
         )
         noise = by_month(np.linalg.norm(missed, axis=0))

@@ -40,7 +40,7 @@ WHY = re.compile(r"not run: \S+ .{8}")
 class Block:
     language: str
     text: str
-    said: str
+    mark: str
     line: int
 
 
@@ -55,7 +55,7 @@ def blocks(page: Path) -> list[Block]:
 
 def due(page: Path, *, slow: bool) -> list[Block]:
     names = ("run", "") if slow else ("run",)
-    return [b for b in blocks(page) if b.language in RUN and b.said in names]
+    return [b for b in blocks(page) if b.language in RUN and b.mark in names]
 
 
 def name(page: Path) -> str:
@@ -69,8 +69,8 @@ def test_every_block_is_run_or_says_why_not(page: Path) -> None:
     assert not re.search(r"\n\n    \s*(gridpriv|python|pip|\$) ", text), "an indented command"
     for block in blocks(page):
         assert block.language in (*RUN, *SHOWN), block.text
-        assert block.said in ("", "run") or WHY.match(block.said), block.said
-        assert block.said == "" or block.language in RUN, block.text
+        assert block.mark in ("", "run") or WHY.match(block.mark), block.mark
+        assert block.mark == "" or block.language in RUN, block.text
 
 
 def play(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, slow: bool) -> None:

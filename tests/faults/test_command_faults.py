@@ -118,11 +118,11 @@ def undisturbed(
 
 
 def assert_same(folder: Path, whole: dict[str, bytes], where: str) -> None:
-    found = content(folder)
-    assert found.keys() == whole.keys(), where
+    entries = content(folder)
+    assert entries.keys() == whole.keys(), where
     for name, expected in whole.items():
         if name.endswith(".parquet") and name not in TIMED:
-            assert found[name] == expected, f"{where}: {name}"
+            assert entries[name] == expected, f"{where}: {name}"
 
 
 def resumed(name: str, folder: Path, where: str) -> None:

@@ -75,7 +75,7 @@ def content(log: list[Write], fate: dict[int, str]) -> bytes:
 
 @pytest.fixture
 def charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Disk]:
-    path, one = tmp_path / "ledger", dataset("z", [7])
+    path, data = tmp_path / "ledger", dataset("z", [7])
     disk = Disk(path)
     fsync, cut, write = os.fsync, os.ftruncate, ledger_file.write_at
 
@@ -99,9 +99,9 @@ def charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Disk
     monkeypatch.setattr(ledger_file, "write_at", write_at)
     monkeypatch.setattr(os, "fsync", flush)
     monkeypatch.setattr(os, "ftruncate", truncate)
-    grant(path, [one], 1.0)
+    grant(path, [data], 1.0)
     disk.acknowledge(0)
-    with Ledger(path, [one]) as ledger:
+    with Ledger(path, [data]) as ledger:
         for number in range(1, CHARGES + 1):
             ledger.charge("z", "r", {TENTH: 1})
             disk.acknowledge(number)
@@ -150,14 +150,14 @@ def test_a_ledger_on_a_disk_that_lies_is_refused_or_an_older_one(
 @pytest.mark.parametrize("honest", [True, False])
 def test_records_after_a_power_failure(tmp_path: Path, honest: bool) -> None:
     path = tmp_path / "records"
-    disk, kept = Disk(path), [b"first" * 9, b"second" * 30, b"third" * 3, b"fourth"]
+    disk, records = Disk(path), [b"first" * 9, b"second" * 30, b"third" * 3, b"fourth"]
     file = Records(path, private=True)
     file.read()
-    file.add(kept[0])
+    file.add(records[0])
     disk.log.append(("write", 0, path.read_bytes()))
     disk.log.append(("flush", 0, b""))
     disk.acknowledge(1)
-    for number, record in enumerate(kept[1:], start=2):
+    for number, record in enumerate(records[1:], start=2):
         size = file.size
         file.add(record)
         disk.log.append(("cut", size, b""))
@@ -166,9 +166,9 @@ def test_records_after_a_power_failure(tmp_path: Path, honest: bool) -> None:
         disk.acknowledge(number)
 
     def number() -> int:
-        found = Records(path, private=True).read()
-        assert found == kept[: len(found)]
-        return len(found)
+        stored = Records(path, private=True).read()
+        assert stored == records[: len(stored)]
+        return len(stored)
 
     read, _ = after_failures(disk, path, number, honest=honest)
     assert read > 5
@@ -196,9 +196,9 @@ class NamesAndContents:
     def flushed(self, handle: int) -> None:
         place = Path(f"/proc/self/fd/{handle}").readlink()
         if place.is_dir():
-            kept = {n: i for n, i in self.names.items() if (self.folder / n).parent != place}
+            names = {n: i for n, i in self.names.items() if (self.folder / n).parent != place}
             here = {n: i for n, i in self.now().items() if (self.folder / n).parent == place}
-            self.names = kept | here
+            self.names = names | here
         elif self.folder in place.parents:
             self.contents[os.fstat(handle).st_ino] = place.read_bytes()
         self.failures(self)
@@ -221,10 +221,10 @@ def test_a_study_after_a_power_failure_resumes_to_the_same_bytes(
     folder, random = tmp_path / "out", Random(7)
     assert toy_study(tmp_path / "whole", resume=False) == 0
     whole, fsync, replaced = content_of(tmp_path / "whole"), os.fsync, Path.replace
-    left: list[dict[str, bytes]] = []
+    remaining: list[dict[str, bytes]] = []
 
     def failures(disk: NamesAndContents) -> None:
-        left.extend(disk.left(random) for _ in range(each))
+        remaining.extend(disk.left(random) for _ in range(each))
 
     disk = NamesAndContents(folder, failures)
 
@@ -241,8 +241,8 @@ def test_a_study_after_a_power_failure_resumes_to_the_same_bytes(
     monkeypatch.setattr(Path, "replace", replace)
     assert toy_study(folder, resume=False) == 0
     monkeypatch.undo()
-    assert len(left) > 20 * each
-    for number, files in enumerate(left):
+    assert len(remaining) > 20 * each
+    for number, files in enumerate(remaining):
         again = tmp_path / f"again{number}"
         again.mkdir()
         for name, data in files.items():

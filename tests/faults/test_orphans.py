@@ -37,7 +37,7 @@ COMMANDS = {
 
 def processes() -> dict[int, int]:
     """Return the parent of every process that is alive."""
-    found = {}
+    parents = {}
     for path in Path("/proc").iterdir():
         if path.name.isdigit():
             try:
@@ -45,17 +45,17 @@ def processes() -> dict[int, int]:
             except (FileNotFoundError, ProcessLookupError):
                 continue
             if fields[0] != "Z":
-                found[int(path.name)] = int(fields[1])
-    return found
+                parents[int(path.name)] = int(fields[1])
+    return parents
 
 
 def descendants(pid: int) -> set[int]:
     parents = processes()
-    found, new = set(), {pid}
+    members, new = set(), {pid}
     while new:
         new = {child for child, parent in parents.items() if parent in new}
-        found |= new
-    return found
+        members |= new
+    return members
 
 
 def start(name: str, out: Path) -> subprocess.Popen[str]:
@@ -72,9 +72,9 @@ def wait_for_workers(process: subprocess.Popen[str], at_least: int = 2) -> set[i
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         assert process.poll() is None
-        found = descendants(process.pid)
-        if len(found) >= at_least:
-            return found
+        workers = descendants(process.pid)
+        if len(workers) >= at_least:
+            return workers
         time.sleep(0.02)
     raise AssertionError("no workers")
 
@@ -90,17 +90,17 @@ def test_nothing_outlives_a_command(tmp_path: Path, name: str, how: signal.Signa
             time.sleep(moments.uniform(0.0, 3.0))
             family = descendants(process.pid)  # with those that were started meanwhile
             os.kill(process.pid, how)
-            _, told = process.communicate(timeout=30)
+            _, errors = process.communicate(timeout=30)
             time.sleep(2.0)
-            left = family & set(processes())
+            survivors = family & set(processes())
         finally:
             os.killpg(process.pid, signal.SIGKILL) if process.poll() is None else None
-        assert not left, (attempt, left)
-        assert "Traceback" not in told, told
+        assert not survivors, (attempt, survivors)
+        assert "Traceback" not in errors, errors
         if how != signal.SIGKILL:
-            assert process.returncode == {signal.SIGTERM: 143, signal.SIGINT: 130}[how], told
+            assert process.returncode == {signal.SIGTERM: 143, signal.SIGINT: 130}[how], errors
         if how != signal.SIGKILL and name == "compare":
-            assert "--resume" in told
+            assert "--resume" in errors
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -109,7 +109,7 @@ def test_a_killed_worker_is_said_in_a_sentence(tmp_path: Path, name: str) -> Non
     workers = wait_for_workers(process)
     time.sleep(3.0)
     os.kill(max(workers), signal.SIGKILL)
-    _, told = process.communicate(timeout=60)
-    assert process.returncode == 3, told
-    assert "was killed by signal 9" in told
-    assert told.count("\n") == 1, told
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 3, errors
+    assert "was killed by signal 9" in errors
+    assert errors.count("\n") == 1, errors

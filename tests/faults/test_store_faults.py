@@ -67,8 +67,8 @@ def operations(folder: Path, how: How) -> int:
 def test_the_undisturbed_study_is_what_was_put_in(tmp_path: Path) -> None:
     assert toy_study(tmp_path / "out", resume=False) == 0
     study = read_study(tmp_path / "out")
-    told = study.runs.astype(object).where(study.runs.notna(), None).to_dict("records")
-    assert told == [rows(run_id)["runs"][0] | {"seed": str(2**64 - 1)} for run_id in RUNS]
+    stored = study.runs.astype(object).where(study.runs.notna(), None).to_dict("records")
+    assert stored == [rows(run_id)["runs"][0] | {"seed": str(2**64 - 1)} for run_id in RUNS]
     assert len(study.rounds) == 9
     assert list(study.tables["network_buses"].bus) == [1, 2]
 
@@ -150,12 +150,12 @@ def mutations(original: bytes, places: int) -> list[tuple[str, bytes]]:
     """Return an empty file, truncations at equal distances, and flips of a bit at each."""
     size = len(original)
     cuts = sorted({size * k // places for k in range(places)} | {size - 1})
-    found = [(f"cut at {cut}", original[:cut]) for cut in cuts]
+    damaged = [(f"cut at {cut}", original[:cut]) for cut in cuts]
     for place in cuts:
         flipped = bytearray(original)
         flipped[place] ^= 0x04
-        found.append((f"bit of byte {place}", bytes(flipped)))
-    return found
+        damaged.append((f"bit of byte {place}", bytes(flipped)))
+    return damaged
 
 
 PLACES = pytest.mark.parametrize("places", [5, pytest.param(16, marks=pytest.mark.slow)])
@@ -182,11 +182,11 @@ def test_damage_of_every_file_of_a_finished_study_is_named(
             for other, intact in whole.items():
                 (folder / other).write_bytes(intact)
             (folder / name).write_bytes(damaged)
-            told = refusal(read_study, folder)
-            if not told:
+            message = refusal(read_study, folder)
+            if not message:
                 assert json.loads(damaged) == json.loads(original), f"{name}, {what}"
                 continue  # white space
-            assert str(folder / name) in told, f"{name}, {what}: {told!r}"
+            assert str(folder / name) in message, f"{name}, {what}: {message!r}"
             assert toy_study(folder, resume=True) == 2
 
 
@@ -232,11 +232,11 @@ def test_damage_of_a_part_is_named_when_read_and_repaired_by_a_resume(
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(half, folder)
             (folder / "parts" / name).write_bytes(damaged)
-            told = refusal(read_study, folder)
-            if not told:
+            message = refusal(read_study, folder)
+            if not message:
                 assert json.loads(damaged) == json.loads((half / "parts" / name).read_bytes())
                 continue  # white space
-            assert name in told and "--resume" in told, f"{name}, {what}: {told!r}"
+            assert name in message and "--resume" in message, f"{name}, {what}: {message!r}"
             with pytest.warns(match="made again"):
                 assert toy_study(folder, resume=True) == 0
             assert content(folder) == whole
@@ -263,17 +263,17 @@ def test_another_study_is_refused_and_what_an_earlier_version_wrote(tmp_path: Pa
     assert toy_study(folder, resume=False) == 0
     other = MANIFEST | {"study": {"weight": 3}}
     for resume in (False, True):
-        told = refusal(open_store(folder, other, resume=resume).__enter__)
-        assert "holds another study ('toy'; other weight)" in told
+        message = refusal(open_store(folder, other, resume=resume).__enter__)
+        assert "holds another study ('toy'; other weight)" in message
     for form in (3, 99):
         old = tmp_path / str(form)
         old.mkdir()
         (old / "manifest.json").write_text(f'{{"format": {form}}}')
-        for told in (
+        for message in (
             refusal(read_study, old),
             refusal(open_store(old, MANIFEST, resume=True).__enter__),
         ):
-            assert f"was written in format {form}" in told and "run the study again" in told
+            assert f"was written in format {form}" in message and "run the study again" in message
 
 
 def test_a_folder_that_cannot_be_begun_says_why_and_promises_nothing(
