@@ -24,7 +24,7 @@ from gridpriv.cli.main import COMMANDS, command_of
 from gridpriv.cli.study import markdown
 from gridpriv.core.settings import Part, defaults, parts_of, settings_of
 from gridpriv.learning.settings import LearnSettings
-from gridpriv.report.schema import json_schemas, told
+from gridpriv.report.schema import described_tables, json_schemas
 from gridpriv.zonal.settings import Settings
 
 # what somebody who adds something implements or returns, by what is added
@@ -98,7 +98,7 @@ def _mathml(latex: str, *, block: bool) -> str:
 
 def tables() -> str:
     """Return the page of every table, column by column."""
-    return markdown(told())
+    return markdown(described_tables())
 
 
 def commands() -> str:

@@ -49,7 +49,7 @@ class Scenarios(Part):
         Grid,
         "solver",
         Grid.solver,
-        help="solver of rounds on the relaxation: clarabel, ipopt or pyomo:NAME",
+        help="solver of zones in ADMM: clarabel, ipopt or pyomo:NAME",
     )
 
 

@@ -80,8 +80,8 @@ class Publishing(Part):
     fidelity: str | None = choice(
         None,
         ("cost",),
-        "quantity of the published case to keep near that of the true one; the only choice is "
-        "cost, the optimal cost; 30 % of the total epsilon is then used to release one more "
+        "quantity to keep: cost (the only choice) keeps the optimal cost of the published case "
+        "near that of the true case; 30 % of the total epsilon is then used to release one more "
         "number, demand valued at public prices ($/h)",
         unset="none",
     )

@@ -343,8 +343,8 @@ class Privacy(Part):
     )
     delta: float = number(
         1e-5,
-        "delta at which the epsilon of one Gaussian release is stated; it sets the noise only with "
-        "a per-release budget",
+        "delta of one Gaussian release where a budget per-release:E gives no D; with a total "
+        "budget only the delta at which the epsilon of one release is stated",
         check_delta,
     )
     target_delta: float = number(

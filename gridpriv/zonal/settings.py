@@ -164,9 +164,9 @@ class ReleaseSchedule(Part):
     temporal_basis: str = choice(
         AUTO,
         (AUTO, PER_STEP, *map(str, range(MOST_COEFFICIENTS + 1))),
-        "number of cosine (DCT) coefficients that a zone releases of the time series of its total, "
-        "in addition to the mean over time, which it releases as --release says (auto: as many as "
-        "give the least expected error; per-step: one release in every step instead)",
+        "release of a series: the mean over time (as --release says) and this number of cosine "
+        "(DCT) coefficients of a zone's total over time; auto: the number with the least expected "
+        "error; per-step: neither, but one release in every step",
     )
     noise_schedule: NoiseSchedule | None = choice(
         None,
@@ -244,7 +244,7 @@ class Grid(Scenario):
         "Anderson's method; needs update exact, penalty auto, start warm and noise drawn at most "
         "once",
         unset="newton if these needs are met and consensus, solver and solver-tolerance are the "
-        "default; anderson if only these needs are met; otherwise none",
+        "default; anderson if these needs are met, but one of the three is not; otherwise none",
     )
     convexity: float = number(
         1.0, "strong-convexity modulus alpha that the step rule strongly-convex assumes", positive
@@ -263,9 +263,9 @@ class Grid(Scenario):
     solver_tolerance: SolverTolerance = choice(
         "matched",
         get_args(SolverTolerance),
-        "tolerance of Clarabel: tight is 1e-8; matched is the same, but looser while the consensus "
-        f"residual is large, if there are more than {FEW_ZONES} zones and no noise on objective or "
-        "output",
+        f"tolerance of Clarabel: tight is 1e-8; matched is 1e-8 up to {FEW_ZONES} zones and with "
+        "noise on objective or output; otherwise it is looser while the consensus residual is "
+        "large",
     )
 
 
