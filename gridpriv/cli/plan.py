@@ -13,7 +13,7 @@ from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
 from gridpriv.core.errors import check_choice, not_allowed, positive
 from gridpriv.core.settings import Part, changed, count, number, shortest
-from gridpriv.core.text import LEAST, Json, amount, counted
+from gridpriv.core.text import LEAST_MW, Json, amount, counted
 from gridpriv.grid.case import Case
 from gridpriv.privacy.adjacency import Beta
 from gridpriv.zonal.settings import (
@@ -244,7 +244,7 @@ def _summarise(document: Json) -> None:
         "error: expected error of the demand estimate in the worst zone, from public data",
     ]
     shown = ["over_optimum"] if priced else ["shed_mw", "balancing_mw"]
-    if priced and any(row["shed_mw"] and row["shed_mw"]["most"] >= LEAST["MW"] for row in rows):
+    if priced and any(row["shed_mw"] and row["shed_mw"]["most"] >= LEAST_MW for row in rows):
         shown.append("shed_mw")
     for name in shown:
         head_, unit, meaning = MEASURED[name]

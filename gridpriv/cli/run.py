@@ -293,7 +293,8 @@ def _of_hours(privacy: Json) -> str:
     stream = privacy.get("stream")
     if stream is None:
         return ""
-    return f" of {counted(stream['block_hours'] * privacy['releases_per_zone'], 'hour')}"
+    releases = privacy["releases_per_zone"] - privacy["interrupted_releases_per_zone"]
+    return f" of {counted(stream['block_hours'] * releases, 'hour')}"
 
 
 COMMANDS = {"run": Command(add_arguments, execute)}

@@ -95,8 +95,8 @@ LONG = 1e7
 """Number from which on an exponent is shorter."""
 PRECISION = {"MW": (4, 3), "$/h": (6, 2)}
 """By unit, the largest numbers of significant digits and decimals, given noise and solvers."""
-LEAST = {"MW": 1e-5, "$/h": 0.01}
-"""By unit, the least value above rounding: below a hundredth it has two significant digits, so that
+LEAST_MW = 1e-5
+"""MW: least value above rounding. Below a hundredth a value has two significant digits, so that
 kilowatts of a small grid can be read."""
 SAME = 1e-6
 """Relative: values that differ by less are equal."""
@@ -112,8 +112,9 @@ class Amount:
     def __str__(self) -> str:
         digits, decimals = PRECISION[self.unit]
         value = self.value + 0.0  # zero has no sign
-        if LEAST[self.unit] <= abs(value) < 0.01:
-            return f"{value:.{1 - math.floor(math.log10(abs(value)))}f}"
+        if self.unit == "MW" and LEAST_MW <= abs(value) < 0.01:
+            rounded = float(f"{value:.1e}")
+            return f"{rounded:.{1 - math.floor(math.log10(abs(rounded)))}f}"
         if 0.0 < abs(value) < 10.0**-decimals:
             return f"{round(value, decimals) + 0.0:.{decimals}f}"
         rounded = float(f"{value:.{digits}g}")

@@ -149,7 +149,8 @@ class PostContingency:
         Its bus numbers; empty without one.
     violations : tuple of Limit
     islanded_mw : float
-        Demand on buses that the outage separates from the largest part of their island.
+        Demand on buses that the outage separates from the largest part of their island with
+        generation.
     shed_mw : float
         Additional load shedding.
     """
@@ -283,7 +284,7 @@ class Outage:
     island : (n,) int
         The island of every bus in it.
     separated, deenergized : (n,) bool
-        Buses outside the largest part of their former island; de-energized buses.
+        Buses outside the largest part with generation of their former island; de-energized buses.
     """
 
     branches: Ints
@@ -302,9 +303,9 @@ class Outage:
         in_service_branches = np.ones(case.n_branch, dtype=bool)
         in_service_branches[branches] = False
         island = islands_by(case, in_service_branches) if len(branches) else before.island
-        separated = _separated(before.island, island)
         source = np.zeros(island.max() + 1, dtype=bool)
         source[island[case.gen_bus[in_service & (case.pmax > 0)]]] = True
+        separated = _separated(before.island, island, source)
         demand = np.bincount(island, np.maximum(case.pd - before.state.p_shed, 0.0))
         without_demand = separated & (demand[island] == 0)
         deenergized = before.state.deenergized | ~source[island] | without_demand
@@ -321,12 +322,12 @@ class Outage:
         return len(self.branches) == 1 and np.array_equal(self.deenergized, self.separated)
 
 
-def _separated(before: Ints, after: Ints) -> Bools:
-    """Return the buses outside the largest part of their former island."""
+def _separated(before: Ints, after: Ints, source: Bools) -> Bools:
+    """Return the buses outside the largest part with a source of their former island."""
     size, former = np.bincount(after), np.zeros(after.max() + 1, dtype=np.int64)
     former[after] = before
     largest = np.zeros(len(size), dtype=bool)
-    largest[last_of_each(former, before.max() + 1, size)] = True
+    largest[last_of_each(former, before.max() + 1, size, source)] = True
     return np.asarray(~largest[after])
 
 

@@ -415,9 +415,18 @@ def _planned(run_folder: RunFolder, name: str) -> list[Json]:
     return rows
 
 
+def _stream_costs(stream: Stream, interrupted: int) -> Json:
+    """Return the costs of a stream; every interrupted attempt counts as a stream of its own."""
+    attempts = 1 + math.ceil(interrupted / stream.draws)
+    return {
+        name: attempts * value if name.startswith("total_") and value is not None else value
+        for name, value in stream.costs.items()
+    }
+
+
 def _series_document(run_folder: RunFolder, horizon: Horizon, rows: list[Json]) -> Json:
     prepared, settings = horizon.prepared(0), horizon.settings
-    drawn = run_folder.releases()
+    drawn, interrupted = run_folder.releases(), run_folder.interrupted()
     planned = horizon.planned_of(drawn)
     certificates = zone_certificates(drawn, settings, prepared.rules, planned)
     case, seed = horizon.series.case, run_folder.runs.known_seed
@@ -443,8 +452,9 @@ def _series_document(run_folder: RunFolder, horizon: Horizon, rows: list[Json]) 
             ),
             "adjacency": horizon.adjacency,
             "noise_multiplier": horizon.multiplier,
-            "stream": horizon.costs if isinstance(horizon, Stream) else None,
+            "stream": _stream_costs(horizon, interrupted) if isinstance(horizon, Stream) else None,
             **json_ready(totals(settings, certificates)),
+            "interrupted_releases_per_zone": interrupted,
             "zones": json_ready([s.as_dict() for s in certificates]),
         },
         "seed": seed,

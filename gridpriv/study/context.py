@@ -210,7 +210,7 @@ class RunContext:
                     with self.progress(case.name, 0):
                         _finish(run_folder, self.copies, show)
                     return None
-                earlier = run_folder.earlier()
+                earlier = run_folder.earlier(0)
 
             load = time.perf_counter() - self.began
 
@@ -218,7 +218,7 @@ class RunContext:
                 total = load + result.timing.total
                 timing = replace(result.timing, load=load, total=total)
                 result = replace(result, timing=timing)
-                result = result.including(earlier) if earlier else result
+                result = result.including(earlier)
                 if run_folder is not None:
                     try:
                         run_folder.add(0, result)
@@ -273,11 +273,21 @@ class RunContext:
                         known = _drawn(horizon, run_folder, charge, admit)
                         admit = None
                         plan = _planned(horizon, run_folder, known)
+                    earlier = {} if once else run_folder.earlier(number)
+
+                    def store(
+                        result: RunResult,
+                        number: int = number,
+                        earlier: Mapping[str, Mapping[Release, int]] = earlier,
+                        plan: DayPlan | None = plan,
+                    ) -> None:
+                        run_folder.add(number, result.including(earlier), plan)
+
                     result = horizon.run_step(
                         number,
                         charge,
                         admit=in_turn(admit, partial(run_folder.begin, number)),
-                        leave=partial(run_folder.add, number),
+                        leave=store,
                         transport=zones,
                         estimates=known,
                         plan=plan,
@@ -289,7 +299,7 @@ class RunContext:
                             baselines = reference(result, scale, zones)
                             result = replace(result, reference=baselines)
                     finally:  # draws are stored even after an exception
-                        run_folder.add(number, result, plan)
+                        store(result)
                 advance(f"step {horizon.series.steps[number]}")
 
 

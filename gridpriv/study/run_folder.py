@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import read_sealed, remove, sealed, write_text
 from gridpriv.core.store import MANIFEST as MANIFEST_FILE
@@ -30,6 +31,7 @@ from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.grid.zoning import Zoning
+from gridpriv.power.prior import public_demand
 from gridpriv.privacy.certificate import refuse_unprotected
 from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.release import Release
@@ -105,9 +107,14 @@ class RunFolder:
         done = {run for run, status in self.store.stored().items() if status == "done"}
         return [n for n in range(len(self.runs.steps)) if _run(n) not in done]
 
-    def earlier(self) -> Released:
-        """Return the releases of interrupted attempts; a repeated draw is no further release."""
-        return {} if self._repeats else self.releases()
+    def earlier(self, number: int) -> Released:
+        """Return the releases of a run's earlier attempts; a repeated draw is no further one."""
+        return {} if self._repeats else self.releases(run=_run(number))
+
+    def interrupted(self) -> int:
+        """Return the largest number of releases of a zone in interrupted attempts."""
+        counts = self.releases(early=True).values()
+        return max((sum(count.values()) for count in counts), default=0)
 
     def begin(self, number: int | None, planned: Released) -> None:
         """Store planned releases before their draw; releases of earlier attempts stay.
@@ -165,10 +172,15 @@ class RunFolder:
             self.store.finish(manifest_totals)
             remove(_unfinished(self.store.folder))
 
-    def releases(self) -> dict[str, Counter[Release]]:
-        """Return the releases of every zone in all runs, including those that ended early."""
-        table = read_study(self.store.folder).tables.get("releases", pd.DataFrame())
-        return _releases(table.to_dict("records"))
+    def releases(self, **only: object) -> dict[str, Counter[Release]]:
+        """Return the releases of every zone in all runs, including those that ended early.
+
+        ``only`` has values of columns: those releases.
+        """
+        rows = read_study(self.store.folder).tables.get("releases", pd.DataFrame())
+        for column, value in only.items():
+            rows = rows if rows.empty else rows[rows[column] == value]
+        return _releases(rows.to_dict("records"))
 
     def _tables(self, number: int, result: RunResult, plan: DayPlan | None) -> Tables:
         settings = self.runs.settings
@@ -231,7 +243,7 @@ def open_runs(
     """
     if public:
         refuse_unprotected(runs.settings.effective_mechanism())
-    manifest = _manifest(runs, public=public)
+    manifest = _manifest(runs, public=public, charged=charged)
     # the grid of the run: branches out of service are not in its tables
     drawn = ZonedCase(runs.case.without(runs.settings.outage), runs.zoning)
     network = partial(network_rows, {(runs.case.name, ""): drawn})
@@ -266,7 +278,7 @@ def _check_identity(store: Store, runs: Runs) -> None:
         remove(path)
         return
     if not store.has_runs:
-        identity = {"seed": runs.known_seed, "demand_sha256": _digest(runs)}
+        identity = {"seed": runs.known_seed, "demand_sha256": _sha256(*_demand(runs))}
         write_text(path, sealed(identity), private=True)
         return
     try:
@@ -276,14 +288,26 @@ def _check_identity(store: Store, runs: Runs) -> None:
             f"{path} is missing: it states the demand and the seed with which "
             f"{store.folder} was begun; name another folder"
         ) from None
-    if stored["demand_sha256"] != _digest(runs):
+    if stored["demand_sha256"] != _sha256(*_demand(runs)):
         other = f"another folder; it holds a {runs.kind} of other demand"
         raise not_allowed("out", str(store.folder), other)
 
 
-def _digest(runs: Runs) -> str:
+def _demand(runs: Runs) -> tuple[Floats, Floats]:
     demand = runs.case if runs.series is None else runs.series
-    return hashlib.sha256(np.ascontiguousarray([demand.pd, demand.qd]).tobytes()).hexdigest()
+    return demand.pd, demand.qd
+
+
+def _prior(runs: Runs) -> Json:
+    """Return the digest of a file of public demand: a run is not continued with another one."""
+    if runs.settings.public_demand is None:
+        return {}
+    mean = public_demand(runs.case, runs.settings.public_demand).mean
+    return {"public_demand_sha256": _sha256(*mean)}
+
+
+def _sha256(p: Floats, q: Floats) -> str:
+    return hashlib.sha256(np.ascontiguousarray([p, q]).tobytes()).hexdigest()
 
 
 def recorded_seed(folder: Path) -> int | None:
@@ -298,7 +322,7 @@ def recorded_seed(folder: Path) -> int | None:
     return None if seed is None else int(seed)
 
 
-def _manifest(runs: Runs, *, public: bool) -> Json:
+def _manifest(runs: Runs, *, public: bool, charged: bool) -> Json:
     """Return the manifest of a run or series.
 
     A public manifest has no seed, which would reveal the noise, and no digest of demand, which
@@ -311,9 +335,11 @@ def _manifest(runs: Runs, *, public: bool) -> Json:
     question = f"What does {does}, and what does it protect?"
     plan = {
         "settings": {key: value for key, value in settings.items() if key != "seed"},
+        "ledger": charged,
         "seeds": [] if runs.known_seed is None else [runs.known_seed],
         **({} if series is None else {"series": series.source, "steps": list(series.steps)}),
-        **({} if public else {"demand_sha256": _digest(runs)}),
+        **({} if public else {"demand_sha256": _sha256(*_demand(runs))}),
+        **_prior(runs),
     }
     manifest = header(runs.kind, title, question, plan, len(runs.steps))
     manifest |= {

@@ -562,6 +562,9 @@ class PrivacyBlock(NoiseBlock):
     beta: Any = known("Beta: adjacency distance", "p.u.")
     protects: Text = known("Protects: protected demand of a bus: active, reactive or both")
     releases_per_zone: Number = released("Releases per zone: largest number of releases of a zone")
+    interrupted_releases_per_zone: Number = released(
+        "Releases of interrupted attempts: largest number of a zone; the totals include them"
+    )
     per_release: PerRelease = part(PerRelease)
     noise_multiplier: Number = known("Noise multiplier: noise scale over the assumed sensitivity")
     total_pure: Number = released("Pure total epsilon: largest total epsilon (pure DP) of a zone")
@@ -572,9 +575,6 @@ class PrivacyBlock(NoiseBlock):
 class RunPrivacy(PrivacyBlock):
     """Protection and certified totals of a run, and of every zone."""
 
-    interrupted_releases_per_zone: Number = released(
-        "Releases of interrupted attempts: largest number of a zone; the totals include them"
-    )
     sensitivity: list[ZoneCertificate] = part(ZoneCertificate)
 
 
@@ -649,7 +649,9 @@ class AfterOutage(Row):
     worst_loading_percent: Number = released("Worst loading: largest apparent power over rating")
     worst_branch: Text = released("Worst branch: bus numbers of that branch")
     violations: list[LimitPassed] = part(LimitPassed)
-    islanded_mw: Number = released("Islanded: demand separated from the largest part of its island")
+    islanded_mw: Number = released(
+        "Islanded: demand separated from the largest part of its island that has generation"
+    )
     shed_mw: Number = released("Shed: active load shedding")
 
 

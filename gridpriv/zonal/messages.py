@@ -56,7 +56,7 @@ def messages(document: Json) -> list[Message]:
         As of :meth:`gridpriv.RunResult.as_dict`; of a public document there are few, as private
         values are missing.
     """
-    families = (_feasibility, _convergence, _baselines, _service, _attempts, _meter)
+    families = (_feasibility, _convergence, _baselines, _service, interrupted_attempts, _meter)
     return by_severity([message(*each) for family in families for each in family(document)])
 
 
@@ -72,7 +72,7 @@ def _feasibility(document: Json) -> Iterator[tuple[str, Json]]:
         yield "fallback-zones", {"zones": ", ".join(physical["fallback_zones"])}
 
 
-def _attempts(document: Json) -> Iterator[tuple[str, Json]]:
+def interrupted_attempts(document: Json) -> Iterator[tuple[str, Json]]:
     """Yield the releases of interrupted attempts at the same run."""
     if earlier := document["privacy"]["interrupted_releases_per_zone"]:
         yield "interrupted-attempts", {"releases": counted(earlier, "release")}

@@ -155,6 +155,8 @@ class FinishedRun(Instance):
 
     def including(self, earlier: Releases) -> Self:
         """Return the result with the releases of interrupted attempts at this run in its totals."""
+        if not earlier:
+            return self
         drawn, planned = (
             {
                 zone: Counter(releases.get(zone, {})) + Counter(earlier.get(zone, {}))

@@ -13,6 +13,7 @@ from gridpriv.zonal.messages import (
     BEFORE_FACTORS,
     ended_at_tolerance,
     fresh_noise,
+    interrupted_attempts,
     message,
     messages,
     releases_nothing,
@@ -509,6 +510,7 @@ def series_notes(document: Json) -> list[Message]:
     return [
         *of_plan,
         *series_messages(steps, planned, document["settings"]),
+        *(message(*each) for each in interrupted_attempts(document)),
         *_released_in_series(document),
     ]
 

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 
+import networkx as nx
 import numpy as np
 import pytest
 from ac_reference import chain_admittance, classic, rectangular_newton
@@ -272,6 +273,20 @@ def test_an_island_sheds_what_its_generators_cannot_give_at_constant_power_facto
     assert state.q_shed == pytest.approx([0.0, 0.021, 0.028], abs=1e-6)
     assert state.pg == pytest.approx([0.1, 0.15], abs=1e-6)
     assert not outcome.secure and not outcome.violations
+
+
+@pytest.mark.parametrize("branch", [1, 2, 5, 20])
+def test_islanded_demand_is_what_loses_the_only_source_of_a_feeder(branch):
+    """case33bw has one generator, at its first bus; networkx finds what it still reaches."""
+    case = load_case("case33bw")
+    outcome = assess(analysed(case), single(f"branch:{branch}"))
+    graph = nx.Graph()
+    graph.add_nodes_from(range(case.n_bus))
+    kept = case.branch_row != branch
+    graph.add_edges_from(zip(case.f_bus[kept], case.t_bus[kept], strict=True))
+    lost = set(range(case.n_bus)) - nx.node_connected_component(graph, int(case.gen_bus[0]))
+    demand = case.base_mva * case.pd[list(lost)].sum()
+    assert (outcome.islanded_mw, outcome.shed_mw) == pytest.approx((demand, demand))
 
 
 def test_an_island_without_generation_or_demand_is_de_energized():

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from gridpriv.cli.main import main
+from gridpriv.core.store import read_study
 from gridpriv.study.run_folder import RunFolder
 
 RUN = ["run", "case14", "--budget", "total:1", "--no-reference", "--quiet"]
@@ -64,3 +65,67 @@ def test_a_repeated_attempt_with_the_same_seed_is_no_further_release(
     privacy = json.loads((tmp_path / "out" / "run.json").read_text())["privacy"]
     assert privacy["releases_per_zone"] == 1
     assert privacy["interrupted_releases_per_zone"] == 0
+
+
+SERIES = "step,load_scale\n" + "".join(f"{hour},1\n" for hour in range(4))
+
+
+def test_every_killed_attempt_at_a_stream_counts_as_a_stream_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps, out = tmp_path / "steps.csv", tmp_path / "out"
+    steps.write_text(SERIES)
+    words = [*RUN, "--series", str(steps), "--stream", "2h", "--noise", "secure", "--out", str(out)]
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "add_once", killed)
+        with pytest.raises(Killed):
+            main(words)
+    words.remove("--quiet")
+    capsys.readouterr()
+    assert main([*words, "--resume", "--json"]) == 0
+    privacy = json.loads(capsys.readouterr().out)["privacy"]
+    drawn = privacy["releases_per_zone"] - privacy["interrupted_releases_per_zone"]
+    assert privacy["interrupted_releases_per_zone"] == drawn > 0
+    assert privacy["stream"]["total_per_window"] == 2.0
+    assert privacy["total_pure"] == pytest.approx(2.0 * 2.0, rel=1e-9)
+
+
+def test_a_step_states_the_releases_of_its_killed_attempts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, out = tmp_path / "steps.csv", tmp_path / "out"
+    steps.write_text("step,bus,pd_mw,qd_mvar\n" + "".join(f"{s},2,2{s},12\n" for s in range(4)))
+    words = [*RUN, "--series", str(steps), "--temporal-basis", "per-step", "--noise", "secure"]
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "add", killed)
+        with pytest.raises(Killed):
+            main([*words, "--out", str(out)])
+    assert main([*words, "--out", str(out), "--resume"]) == 0
+    certificates = read_study(out).tables["certificates"]
+    assert certificates.groupby("run")["releases"].max().tolist() == [2, 1, 1, 1]
+
+
+@pytest.mark.parametrize("change", ["ledger", "prior"])
+def test_a_run_is_not_continued_without_its_ledger_or_with_another_prior(
+    tmp_path: Path,
+    change: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    book, prior, out = tmp_path / "book", tmp_path / "prior.csv", tmp_path / "out"
+    assert (
+        main(["ledger", "grant", str(book), "--case", "case14", "--epsilon", "9", "--quiet"]) == 0
+    )
+    rows = [f"{bus},10,5" for bus in range(1, 15)]
+    prior.write_text("\n".join(["bus,pd_mw,qd_mvar", *rows]))
+    words = [*RUN, "--seed", "1", "--public-demand", str(prior), "--out", str(out)]
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "add", killed)
+        with pytest.raises(Killed):
+            main([*words, "--ledger", str(book)])
+    if change == "prior":
+        words += ["--ledger", str(book)]
+        prior.write_text("\n".join(["bus,pd_mw,qd_mvar", *rows[:-1], "14,20,5"]))
+    capsys.readouterr()
+    assert main([*words, "--resume"]) == 2
+    assert ("other ledger" if change == "ledger" else "public_demand") in capsys.readouterr().err
