@@ -210,7 +210,7 @@ class RunContext:
                     with self.progress(case.name, 0):
                         _finish(run_folder, self.copies, show)
                     return None
-                earlier = run_folder.earlier(0)
+                earlier = run_folder.earlier().get(0, {})
 
             load = time.perf_counter() - self.began
 
@@ -260,7 +260,7 @@ class RunContext:
             with self.progress(case.name, 0):
                 return
         first = horizon.owned if once else horizon.prepared(remaining[0])
-        known = run_folder.known(horizon) if once else None
+        known, earlier = run_folder.known(horizon) if once else None, run_folder.earlier()
         draws = int(known is None) if once else len(remaining)
         plan = _planned(horizon, run_folder, known) if known is not None or not once else None
         with ExitStack() as stack:
@@ -273,15 +273,12 @@ class RunContext:
                         known = _drawn(horizon, run_folder, charge, admit)
                         admit = None
                         plan = _planned(horizon, run_folder, known)
-                    earlier = {} if once else run_folder.earlier(number)
 
                     def store(
-                        result: RunResult,
-                        number: int = number,
-                        earlier: Mapping[str, Mapping[Release, int]] = earlier,
-                        plan: DayPlan | None = plan,
+                        result: RunResult, number: int = number, plan: DayPlan | None = plan
                     ) -> None:
-                        run_folder.add(number, result.including(earlier), plan)
+                        of_step = {} if once else earlier.get(number, {})
+                        run_folder.add(number, result.including(of_step), plan)
 
                     result = horizon.run_step(
                         number,

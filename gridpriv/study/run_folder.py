@@ -107,14 +107,21 @@ class RunFolder:
         done = {run for run, status in self.store.stored().items() if status == "done"}
         return [n for n in range(len(self.runs.steps)) if _run(n) not in done]
 
-    def earlier(self, number: int) -> Released:
-        """Return the releases of a run's earlier attempts; a repeated draw is no further one."""
-        return {} if self._repeats else self.releases(run=_run(number))
+    def earlier(self) -> dict[int, Released]:
+        """Return the releases of earlier attempts, by run; a repeated draw is no further one."""
+        rows = self._release_rows()
+        if self._repeats or rows.empty:
+            return {}
+        return {
+            int(run): _releases(of_run.to_dict("records")) for run, of_run in rows.groupby("run")
+        }
 
     def interrupted(self) -> int:
         """Return the largest number of releases of a zone in interrupted attempts."""
-        counts = self.releases(early=True).values()
-        return max((sum(count.values()) for count in counts), default=0)
+        rows = self._release_rows()
+        if rows.empty or not rows["early"].any():
+            return 0
+        return int(rows[rows["early"]].groupby("zone")["count"].sum().max())
 
     def begin(self, number: int | None, planned: Released) -> None:
         """Store planned releases before their draw; releases of earlier attempts stay.
@@ -172,15 +179,12 @@ class RunFolder:
             self.store.finish(manifest_totals)
             remove(_unfinished(self.store.folder))
 
-    def releases(self, **only: object) -> dict[str, Counter[Release]]:
-        """Return the releases of every zone in all runs, including those that ended early.
+    def releases(self) -> dict[str, Counter[Release]]:
+        """Return the releases of every zone in all runs, including those that ended early."""
+        return _releases(self._release_rows().to_dict("records"))
 
-        ``only`` has values of columns: those releases.
-        """
-        rows = read_study(self.store.folder).tables.get("releases", pd.DataFrame())
-        for column, value in only.items():
-            rows = rows if rows.empty else rows[rows[column] == value]
-        return _releases(rows.to_dict("records"))
+    def _release_rows(self) -> pd.DataFrame:
+        return read_study(self.store.folder).tables.get("releases", pd.DataFrame())
 
     def _tables(self, number: int, result: RunResult, plan: DayPlan | None) -> Tables:
         settings = self.runs.settings
