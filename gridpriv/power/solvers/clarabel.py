@@ -93,8 +93,9 @@ class ClarabelSolver:
         iterations, retries = sum(int(item.iterations) for item in ended), len(ended) - 1
         if retries == len(SAFER) and solution.status == clarabel.SolverStatus.PrimalInfeasible:
             raise SolverError(
-                "no dispatch of the relaxation meets all limits of voltages and angles, whatever "
-                "load is shed (clarabel's certificate): widen them; gridpriv acopf names some"
+                "no dispatch of the relaxation meets all limits of voltages, angles and branches, "
+                "whatever load is shed (clarabel's certificate): widen them; gridpriv acopf names "
+                "some"
             )
         if solution.status != clarabel.SolverStatus.Solved:
             almost = _almost(ended)
