@@ -111,12 +111,16 @@ def write_text(path: Path, text: str, *, private: bool) -> None:
 
 
 def write_texts(files: Mapping[Path, str]) -> None:
-    """Write several public UTF-8 texts: all are on disk before the first is renamed.
+    """Write several public UTF-8 texts of one folder: all are on disk before the first is renamed.
+
+    Earlier texts at the same paths are removed first, the last one before the others, except the
+    first, which is replaced. So files of two calls are never next to each other, and the last one
+    is there only with all others.
 
     Raises
     ------
     StorageError
-        If one cannot be written; none is then renamed.
+        If one cannot be written. If that is before the first is renamed, none is.
     """
     with ExitStack() as stack:
         for path, text in reversed(list(files.items())):  # renamed in the order of files
@@ -124,6 +128,12 @@ def write_texts(files: Mapping[Path, str]) -> None:
             with storing(f"write {path}"):
                 file.write(text.encode("utf-8"))
                 file.flush()
+                os.fsync(file.fileno())
+        first, *others = files
+        for path in reversed(others):
+            remove(path)
+        with storing(f"write {first}"):
+            flush_path(first.parent)
 
 
 def make_folder(path: Path) -> None:
