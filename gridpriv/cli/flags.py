@@ -46,6 +46,7 @@ RUNNING = (
 COUPLING = ("storage", "ramps", "reserves", "commitment")
 """Files that couple the steps of a series."""
 ZONE_FLAGS = ("zones", "zoning", "zones_from", "partition", "zone_size")
+LEDGER_FLAGS = ("ledger", "ledger_key")
 
 
 def number(kind: Callable[[str], Any], what: str) -> Callable[[str], Any]:
@@ -223,7 +224,7 @@ def command_again(args: argparse.Namespace, settings: gridpriv.Settings) -> str:
     from gridpriv.privacy.settings import NO_BUDGET
 
     words = ["gridpriv", args.command, _full(args.case)]
-    words += given_words(args, *ZONE_FLAGS, "demand", "series", *COUPLING)
+    words += given_words(args, *ZONE_FLAGS, "demand", "series", *COUPLING, *LEDGER_FLAGS)
     words += ["--step-hours", f"{args.step_hours:g}"] if args.step_hours != 1.0 else []
     if args.reference is not None:
         words.append("--reference" if args.reference else "--no-reference")
@@ -347,8 +348,8 @@ def chosen_zoning(case: gridpriv.Case, args: argparse.Namespace) -> gridpriv.Zon
 
 def add_ledger_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--ledger`` and ``--ledger-key``."""
-    flag(parser, "--ledger", "FILE")
-    flag(parser, "--ledger-key", "FILE")
+    for name in LEDGER_FLAGS:
+        flag(parser, f"--{name.replace('_', '-')}", "FILE")
 
 
 def add_formats(parser: argparse.ArgumentParser) -> None:

@@ -139,7 +139,8 @@ def _run(args: argparse.Namespace) -> int:
         document = run().as_dict(public=args.public)
     else:
         was_finished = (folder / RUN_FILE).exists()
-        repeat = shlex.join(["gridpriv", "learn", "run", args.dataset, *as_flags(settings)])
+        words = [args.dataset, *as_flags(settings), *flags.given_words(args, *flags.LEDGER_FLAGS)]
+        repeat = shlex.join(["gridpriv", "learn", "run", *words])
         options: Json = {"public": args.public, "resume": args.resume, "repeat": repeat}
         document = store_learning_run(folder, args.dataset, dataset, settings, run, **options)
         if was_finished:

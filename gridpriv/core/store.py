@@ -306,6 +306,10 @@ DIFFERS = {
     "cases": "other cases or zone maps",
     "version": "another version of gridpriv",
 }
+LEDGER = {
+    True: "with --ledger: give the same --ledger PATH as before",
+    False: "without --ledger: leave it out",
+}
 
 
 class Store:
@@ -434,7 +438,13 @@ class Store:
     def _refuse_other(self, manifest: Json, resume: bool) -> None:
         before = self.manifest
         for key in SAME:
-            if before.get(key) != manifest.get(key):
+            was, now = (_compared(entry.get(key, {})) for entry in (before, manifest))
+            if key == "study" and _differing(was, now) == ["ledger"]:
+                raise InputError(
+                    f"out = {str(self.folder)!r} holds a {before['kind']} that was begun "
+                    f"{LEDGER[was['ledger']]}, or name another folder"
+                )
+            if was != now:
                 raise InputError(
                     f"out = {str(self.folder)!r}: must be another folder; it holds another "
                     f"{before['kind']} "
@@ -569,7 +579,7 @@ def _difference(key: str, was: Json, manifest: Json) -> str:
     """Return the difference between the stored study and the requested one, as text."""
     if key != "study":
         return DIFFERS.get(key, f"another {key}")
-    stored_plan, requested_plan = was.get(key, {}), manifest[key]
+    stored_plan, requested_plan = _compared(was.get(key, {})), _compared(manifest[key])
     keys = _differing(stored_plan, requested_plan)
     names = (
         _differing(stored_plan.get("settings", {}), requested_plan["settings"])
@@ -596,6 +606,14 @@ def _again(was: Json, manifest: Json) -> str:
     repeat = str(was.get("repeat") or "")
     command = f"; what it holds is made again by: {repeat}"
     return command if repeat and differ <= set(repeat.split()) else ""
+
+
+def _compared(entry: Any) -> Any:
+    """Return an entry for comparison: the path of a setting's file gives way to its digest."""
+    if not isinstance(entry, dict) or "settings" not in entry:
+        return entry
+    settings = {k: v for k, v in entry["settings"].items() if f"{k}_sha256" not in entry}
+    return entry | {"settings": settings}
 
 
 def _differing(stored: Json, requested: Json) -> list[str]:

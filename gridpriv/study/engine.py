@@ -148,6 +148,8 @@ class Data(Seeds):
     samples: Number = known("Samples: number of training samples")
     fingerprint: Text = private("Fingerprint: SHA-256 of the data")
     demand_sha256: Text = private("Digest: SHA-256 of the demand")
+    public_demand_sha256: Text = known("Public digest: SHA-256 of the given public demand")
+    ledger: Flag = known("Ledger: flag of a run whose releases are charged to a ledger")
 
 
 PLANNED = (

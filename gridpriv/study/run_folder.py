@@ -306,12 +306,13 @@ def _prior(runs: Runs) -> Json:
     """Return the digest of a file of public demand: a run is not continued with another one."""
     if runs.settings.public_demand is None:
         return {}
-    mean = public_demand(runs.case, runs.settings.public_demand).mean
-    return {"public_demand_sha256": _sha256(*mean)}
+    prior = public_demand(runs.case, runs.settings.public_demand)
+    spreads = [] if prior.own_spreads is None else [prior.own_spreads]
+    return {"public_demand_sha256": _sha256(*prior.mean, *spreads)}
 
 
-def _sha256(p: Floats, q: Floats) -> str:
-    return hashlib.sha256(np.ascontiguousarray([p, q]).tobytes()).hexdigest()
+def _sha256(*values: Floats) -> str:
+    return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
 
 
 def recorded_seed(folder: Path) -> int | None:

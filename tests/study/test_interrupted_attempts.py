@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from gridpriv.cli.main import main
-from gridpriv.core.store import read_study
+from gridpriv.core.store import read_manifest, read_study
+from gridpriv.grid.scenarios import FORECAST
 from gridpriv.study.run_folder import RunFolder
 
 RUN = ["run", "case14", "--budget", "total:1", "--no-reference", "--quiet"]
@@ -105,27 +106,97 @@ def test_a_step_states_the_releases_of_its_killed_attempts(
     assert certificates.groupby("run")["releases"].max().tolist() == [2, 1, 1, 1]
 
 
-@pytest.mark.parametrize("change", ["ledger", "prior"])
-def test_a_run_is_not_continued_without_its_ledger_or_with_another_prior(
-    tmp_path: Path,
-    change: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    book, prior, out = tmp_path / "book", tmp_path / "prior.csv", tmp_path / "out"
-    assert (
-        main(["ledger", "grant", str(book), "--case", "case14", "--epsilon", "9", "--quiet"]) == 0
-    )
-    rows = [f"{bus},10,5" for bus in range(1, 15)]
-    prior.write_text("\n".join(["bus,pd_mw,qd_mvar", *rows]))
-    words = [*RUN, "--seed", "1", "--public-demand", str(prior), "--out", str(out)]
+PRIOR = [f"{bus},10,5" for bus in range(1, 15)]
+
+
+def begun_with_ledger_and_prior(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *public: str
+) -> list[str]:
+    """Return the words, without a ledger, of a run that was killed with one."""
+    book, prior = folder / "book", folder / "prior.csv"
+    grant = ["ledger", "grant", str(book), "--case", "case14", "--epsilon", "9", "--quiet"]
+    assert main(grant) == 0
+    prior.write_text("\n".join(["bus,pd_mw,qd_mvar", *PRIOR]))
+    words = [*RUN, *public, "--seed", "1", "--out", str(folder / "out")]
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "add", killed)
         with pytest.raises(Killed):
-            main([*words, "--ledger", str(book)])
-    if change == "prior":
-        words += ["--ledger", str(book)]
-        prior.write_text("\n".join(["bus,pd_mw,qd_mvar", *rows[:-1], "14,20,5"]))
+            main([*words, "--public-demand", str(prior), "--ledger", str(book)])
+    return words
+
+
+@pytest.mark.parametrize("public", [[], ["--public"]], ids=" ".join)
+@pytest.mark.parametrize("resume", [[], ["--resume"]], ids=" ".join)
+def test_a_run_is_not_continued_without_its_ledger(
+    tmp_path: Path,
+    public: list[str],
+    resume: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = begun_with_ledger_and_prior(tmp_path, monkeypatch, *public)
+    words += ["--public-demand", str(tmp_path / "prior.csv"), *resume]
+    capsys.readouterr()
+    assert main(words) == 2
+    assert "begun with --ledger: give the same --ledger PATH as before" in capsys.readouterr().err
+
+
+def test_the_command_that_repeats_a_run_names_its_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun_with_ledger_and_prior(tmp_path, monkeypatch)
+    repeat = read_manifest(tmp_path / "out")["repeat"]
+    assert f"--ledger {tmp_path / 'book'}" in repeat
+
+
+def test_a_run_without_ledger_is_not_continued_with_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*RUN, "--seed", "1", "--out", str(tmp_path / "out")]
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "add", killed)
+        with pytest.raises(Killed):
+            main(words)
+    assert main([*words, "--ledger", str(tmp_path / "book"), "--resume"]) == 2
+    assert "begun without --ledger: leave it out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("public", [[], ["--public"]], ids=" ".join)
+def test_a_run_is_continued_with_the_same_prior_at_any_path_and_not_with_another(
+    tmp_path: Path,
+    public: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = begun_with_ledger_and_prior(tmp_path, monkeypatch, *public)
+    words += ["--ledger", str(tmp_path / "book"), "--resume", "--public-demand"]
+    (tmp_path / "other.csv").write_text("\n".join(["bus,pd_mw,qd_mvar", *PRIOR[:-1], "14,20,5"]))
+    capsys.readouterr()
+    assert main([*words, str(tmp_path / "other.csv")]) == 2
+    assert "other public_demand)" in capsys.readouterr().err
+    (tmp_path / "prior.csv").rename(tmp_path / "copy.csv")
+    monkeypatch.chdir(tmp_path)
+    assert main([*words, "copy.csv"]) == 0
+
+
+def test_a_forecast_with_other_spreads_is_another_prior(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forecast = tmp_path / "forecast.csv"
+    words = [*RUN, "--seed", "1", "--out", str(tmp_path / "out"), "--public-demand", str(forecast)]
+
+    def write(spread: float) -> None:
+        rows = [f"noon,{row},1,1,{spread}" for row in PRIOR]
+        forecast.write_text("\n".join([",".join(FORECAST), *rows]))
+
+    write(0.1)
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "add", killed)
+        with pytest.raises(Killed):
+            main(words)
+    write(0.2)
     capsys.readouterr()
     assert main([*words, "--resume"]) == 2
-    assert ("other ledger" if change == "ledger" else "public_demand") in capsys.readouterr().err
+    assert "other public_demand)" in capsys.readouterr().err
+    write(0.1)
+    assert main([*words, "--resume"]) == 0
