@@ -415,11 +415,15 @@ def _planned(run_folder: RunFolder, name: str) -> list[Json]:
     return rows
 
 
+STREAM_COUNTS = ("window_hours", "block_hours", "releases_per_window")
+"""Values of a stream's budget that do not grow with attempts."""
+
+
 def _stream_costs(stream: Stream, interrupted: int) -> Json:
     """Return the costs of a stream; every interrupted attempt counts as a stream of its own."""
     attempts = 1 + math.ceil(interrupted / stream.draws)
     return {
-        name: attempts * value if name.startswith("total_") and value is not None else value
+        name: value if value is None or name in STREAM_COUNTS else attempts * value
         for name, value in stream.costs.items()
     }
 

@@ -845,6 +845,7 @@ class StreamBudget(Row, name="stream"):
     block_hours: Number = known("Block: hours of one released mean")
     releases_per_window: Number = known("Releases: number of releases of a zone in a window")
     total_per_window: Number = known("Total of a window: total epsilon of a window")
+    delta_per_window: Number = known("Delta of a window: delta at which that total holds; 0: pure")
     total_per_day: Number = known(f"Total of a day: {LONGER.format('day')}")
     total_per_week: Number = known(f"Total of a week: {LONGER.format('week')}")
     total_per_month: Number = known(f"Total of a month: {LONGER.format('month')}")

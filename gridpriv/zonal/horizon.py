@@ -525,6 +525,7 @@ def stream_costs(settings: Settings, window: int, block: int) -> Json:
         "block_hours": block,
         "releases_per_window": window // block,
         "total_per_window": budget.epsilon,
+        "delta_per_window": budget.delta or 0.0,
         **{f"total_per_{k}": v for k, v in periods.items()},
     }
 

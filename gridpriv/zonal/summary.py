@@ -580,6 +580,7 @@ def _stream(stream: Json) -> Iterator[Message]:
         "block": counted(stream["block_hours"], "hour"),
         "window": counted(window, "consecutive hour"),
         "total": f"{stream['total_per_window']:g}",
+        "delta": f" at delta {delta:g}" if (delta := stream.get("delta_per_window")) else "",
     }
     yield message("stream", values)
     longer = [

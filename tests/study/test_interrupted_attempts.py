@@ -88,7 +88,28 @@ def test_every_killed_attempt_at_a_stream_counts_as_a_stream_of_its_own(
     drawn = privacy["releases_per_zone"] - privacy["interrupted_releases_per_zone"]
     assert privacy["interrupted_releases_per_zone"] == drawn > 0
     assert privacy["stream"]["total_per_window"] == 2.0
+    assert privacy["stream"]["delta_per_window"] == 0.0
     assert privacy["total_pure"] == pytest.approx(2.0 * 2.0, rel=1e-9)
+
+
+def test_every_killed_attempt_at_a_stream_adds_its_delta(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps, out = tmp_path / "steps.csv", tmp_path / "out"
+    steps.write_text(SERIES)
+    words = ["run", "case14", "--budget", "total:2,1e-5", "--mechanism", "gaussian"]
+    words += ["--noise", "secure", "--series", str(steps), "--stream", "2h", "--out", str(out)]
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "add_once", killed)
+        for more in ([], ["--resume"]):
+            with pytest.raises(Killed):
+                main([*words, *more])
+    capsys.readouterr()
+    assert main([*words, "--resume"]) == 0
+    assert "total epsilon 6 at delta 3e-05 (w-event" in " ".join(capsys.readouterr().out.split())
+    stream = json.loads((out / "horizon.json").read_text())["privacy"]["stream"]
+    assert stream["total_per_window"] == pytest.approx(6.0)
+    assert stream["delta_per_window"] == pytest.approx(3e-5)
 
 
 def test_a_step_states_the_releases_of_its_killed_attempts(
