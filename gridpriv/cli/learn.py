@@ -142,6 +142,7 @@ def _run(args: argparse.Namespace) -> int:
         words = [args.dataset, *as_flags(settings), *flags.given_words(args, *flags.LEDGER_FLAGS)]
         repeat = shlex.join(["gridpriv", "learn", "run", *words])
         options: Json = {"public": args.public, "resume": args.resume, "repeat": repeat}
+        options["charged"] = args.ledger is not None
         document = store_learning_run(folder, args.dataset, dataset, settings, run, **options)
         if was_finished:
             with progress(args, dataset.name, 0):

@@ -609,11 +609,11 @@ def _again(was: Json, manifest: Json) -> str:
 
 
 def _compared(entry: Any) -> Any:
-    """Return an entry for comparison: the path of a setting's file gives way to its digest."""
+    """Return an entry for comparison: of a setting's file its digest, not its path."""
     if not isinstance(entry, dict) or "settings" not in entry:
         return entry
     settings = {k: v for k, v in entry["settings"].items() if f"{k}_sha256" not in entry}
-    return entry | {"settings": settings}
+    return entry | {"settings": settings, "ledger": entry.get("ledger", False)}
 
 
 def _differing(stored: Json, requested: Json) -> list[str]:

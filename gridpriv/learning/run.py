@@ -282,8 +282,8 @@ class _Log:
 def _recount(task: Task, draws: Sequence[int] | None) -> None:
     """Charge the releases before an interruption, which are a function of the settings.
 
-    Simulated noise of a round is the same in every draw; secure noise counts as often as the round
-    may have been drawn (``draws``).
+    Every round counts as often as it may have been drawn (``draws``); once where a repeated draw is
+    the same and not charged again.
     """
     times = [1] * task.checkpoint.rounds if draws is None else draws
     if task.rule is None or not times:

@@ -319,7 +319,8 @@ class CheckpointWriter:
     rows : list of dict
         Values of the finished rounds.
     draws : list of int or None
-        Number of possible draws of each round; None with simulated noise.
+        Number of possible draws of each round; None where a repeated draw is the same and is not
+        charged again.
     """
 
     folder: Path
@@ -333,7 +334,7 @@ class CheckpointWriter:
         self._last = time.perf_counter()
 
     def start(self) -> None:
-        """Record before a round with secure noise that it may be drawn."""
+        """Record before a round that it may be drawn."""
         if self.draws is not None:
             self._write(self.checkpoint.rounds, self.checkpoint.state, self.rows)
 
@@ -360,9 +361,17 @@ class CheckpointWriter:
 
 
 def make_checkpoint_writer(
-    folder: Path, dataset: Dataset, settings: LearnSettings, *, resume: bool
+    folder: Path,
+    dataset: Dataset,
+    settings: LearnSettings,
+    *,
+    resume: bool,
+    charged: bool = False,
 ) -> CheckpointWriter:
     """Return the checkpoint writer of a run; with ``resume`` it continues the stored run.
+
+    As in a run on a grid, every draw counts that may have been seen. A repeated draw of simulated
+    noise is the same and counts once, unless a ledger is charged for it (``charged``).
 
     Raises
     ------
@@ -376,9 +385,9 @@ def make_checkpoint_writer(
         "fingerprint": dataset.fingerprint,
         "version": version("gridpriv"),
     }
-    secure = settings.noise == "secure" and settings.mechanism != "none"
+    counted = (settings.noise == "secure" or charged) and settings.mechanism != "none"
     checkpoints = CheckpointWriter(
-        folder, identity, 0.0 if secure else EVERY_SECONDS, draws=[] if secure else None
+        folder, identity, 0.0 if counted else EVERY_SECONDS, draws=[] if counted else None
     )
     if not (folder / INTERRUPTED_FILE).exists():
         return checkpoints

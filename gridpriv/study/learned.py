@@ -461,6 +461,7 @@ def store_learning_run(
     *,
     public: bool = False,
     resume: bool = False,
+    charged: bool = False,
     repeat: str = "",
 ) -> Json:
     """Run and store one run on a data set, or read a stored run; return its document.
@@ -475,6 +476,8 @@ def store_learning_run(
         Returns the result, given the checkpoint writer of the run.
     public : bool
         Leave out values computed from private data, and seeds.
+    charged : bool
+        True if a ledger is charged, for every attempt at a round.
     repeat : str
         The command that repeats the run.
 
@@ -490,6 +493,7 @@ def store_learning_run(
         **_data(dataset),
         "settings": plans.as_written(given),
         "seeds": [settings.seed],
+        "ledger": charged,
     }
     title = f"A run of {settings.algorithm} on {dataset.name}"
     question = "How well does this run learn, and what does it protect?"
@@ -500,7 +504,9 @@ def store_learning_run(
         manifest = publish_manifest(manifest)
     with open_store(out, manifest, resume=resume) as store:
         if not store.stored():
-            checkpoints = make_checkpoint_writer(out, dataset, settings, resume=resume)
+            checkpoints = make_checkpoint_writer(
+                out, dataset, settings, resume=resume, charged=charged
+            )
             result, row = (
                 run(checkpoints),
                 _identity(trial) | {"run": "0"},

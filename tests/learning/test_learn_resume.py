@@ -187,3 +187,30 @@ def test_the_command_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
     assert main([*words[:-2], str(tmp_path / "other"), "--quiet"]) == 0
     item, other = (json.loads((d / "run.json").read_text()) for d in (out, tmp_path / "other"))
     assert item["final"] == other["final"] and item["privacy"] == other["privacy"]
+
+
+@pytest.mark.parametrize("noise", ["simulated", "secure"])
+@pytest.mark.parametrize("deaths", [{1}, {3, 4}])
+def test_a_certificate_states_every_draw_that_a_ledger_was_charged_for(
+    tmp_path, monkeypatch, capsys, noise, deaths
+):
+    monkeypatch.setattr(stored, "EVERY_SECONDS", 60.0)  # no state is due within this test
+    x = np.random.default_rng(1).normal(size=(40, 3)) / 4
+    np.savez(tmp_path / "own.npz", x=x, y=np.resize((-1, 1), 40))
+    book, out = str(tmp_path / "book"), tmp_path / "out"
+    source = [str(tmp_path / "own.npz"), "--norm", "2", "--clients", "4", "--quiet"]
+    grant = ["learn", "grant", *source, "--ledger", book, "--epsilon", "50", "--delta", "1e-3"]
+    assert main(grant) == 0
+    words = ["learn", "run", *source, "--algorithm", "dpsgd", "--rounds", "5", "--noise", noise]
+    words += ["--budget", "total:1,1e-5", "--out", str(out)]
+    drawn = dying_after(monkeypatch, deaths)
+    for number in range(len(deaths)):
+        assert main([*words, "--ledger", book, *["--resume"][:number]]) == 130
+    assert main([*words, "--resume"]) == 2
+    assert "begun with --ledger: give the same --ledger PATH" in capsys.readouterr().err
+    assert main([*words, "--ledger", book, "--resume"]) == 0
+    capsys.readouterr()
+    assert main(["ledger", "show", book, "--json"]) == 0
+    charged = {owner["releases"] for owner in json.loads(capsys.readouterr().out)["owners"]}
+    privacy = json.loads((out / "run.json").read_text())["privacy"]
+    assert charged == {privacy["releases_per_client"]} == {sum(drawn.values())} == {5 + len(deaths)}
