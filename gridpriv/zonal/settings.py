@@ -426,8 +426,9 @@ def _noise_refusals(settings: Settings) -> Iterator[Refusal]:
         yield "mechanism", "with perturbation 'demand' only: its noise is on pairs (p, q)"
     if mechanism == "staircase" and not demand:
         yield "mechanism", "with perturbation 'demand' only: its noise is on what one bus moves"
-    if settings.release in ("total", "tree") and not demand:
-        yield "release", f"left out: perturbation {perturbation!r} releases no statistics of demand"
+    if settings.release in ("total", "tree", NOTHING) and not demand:
+        instead = "releases no statistics of demand, but every local update"
+        yield "release", f"left out: perturbation {perturbation!r} {instead}"
     if mechanism == "staircase" and settings.release == "tree":
         several = "a bus moves several sums of a tree, and each would cost a whole epsilon"
         yield "release", f"bus, total, auto or nothing with mechanism 'staircase': {several}"

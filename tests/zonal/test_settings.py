@@ -26,6 +26,10 @@ from gridpriv.privacy.perturbation import NoiseRule
             {"perturbation": "output", "mechanism": "laplace", "release": "total"},
             "release = 'total': must be left out",
         ),
+        *(
+            ({"release": "nothing", "perturbation": target}, f"left out: perturbation '{target}'")
+            for target in ("output", "objective")
+        ),
         ({"delta": 0.0}, "delta = 0.0"),
         ({"delta": 1.0}, "delta = 1.0"),
         ({"target_delta": -0.1}, "target_delta"),
@@ -182,8 +186,6 @@ def test_a_distance_that_was_meant_in_megawatts_is_questioned(case14, beta, mess
         (None, {"mechanism": "none"}, "none"),
         (None, {"mechanism": "none", "release": "nothing"}, "none"),
         (None, {"release": "nothing"}, "nothing"),
-        (None, {"release": "nothing", "perturbation": "output"}, "total:5"),
-        ("ryu-kim", {"release": "nothing"}, "per-release:0.1"),
         (
             "ryu-kim",
             {"release": "nothing", "perturbation": "demand", "sensitivity": "proven"},
