@@ -26,6 +26,18 @@ mpc.gencost = [
 """
 
 
+def test_an_error_names_another_command_than_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = tmp_path / "contradicting.m"
+    case.write_text(GRID.replace("RATE", "5"))
+    for command, advised in (("relax", False), ("acopf", True)):
+        assert main([command, str(case), "--objective", "cost"]) == 3
+        message = capsys.readouterr().err
+        assert "line at 1-2 is 36.3 MVA outside" in message
+        assert ("gridpriv relax bounds what any dispatch can do" in message) is advised
+
+
 @pytest.mark.parametrize(("rate", "code"), [("5", 3), ("0", 0)])
 def test_a_rating_that_contradicts_angle_limits_is_named_as_a_cause(
     tmp_path: Path, rate: str, code: int, capsys: pytest.CaptureFixture[str]

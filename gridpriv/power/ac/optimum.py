@@ -213,7 +213,9 @@ def acopf(
     solve = _solve(model, live, start, negligible_shed, shedding=shedding)
     state = _state(case, live, model, solve.x)
     if not solve.solved:
-        raise SolverError(_ended(solve.status, state))
+        error = SolverError(_ended(solve.status, state))
+        error.add_note("gridpriv relax bounds what any dispatch can do")  # not part of its own text
+        raise error
     p_price, q_price = np.full(case.n_bus, np.nan), np.full(case.n_bus, np.nan)
     island = islands(case)
     has_demand = np.bincount(island, (case.pd != 0) | (case.qd != 0)) > 0
@@ -254,7 +256,7 @@ def _ended(status: str, state: AcState) -> str:
         text = f" where {', '.join([balance, *named])}"
     return (
         f"case {case.name}: ipopt ended {status}{text}. Limits of adjacent elements may contradict "
-        "each other: widen them or lower the load. gridpriv relax bounds what any dispatch can do"
+        "each other: widen them or lower the load"
     )
 
 
