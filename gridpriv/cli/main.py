@@ -75,6 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if own:
             _open_closed_streams()
+            _decode_as_utf8(words)
             gc.set_threshold(RARELY)
             one_thread(os.environ)
             signal.signal(signal.SIGTERM, _terminate)
@@ -156,6 +157,13 @@ def _open_closed_streams() -> None:
     os.close(handle)
     sys.stdout = sys.stdout or os.fdopen(1, "w")
     sys.stderr = sys.stderr or os.fdopen(2, "w")
+
+
+def _decode_as_utf8(words: list[str]) -> None:
+    """Start again in Python's UTF-8 mode where the locale cannot decode a word, such as a path."""
+    undecoded = any("\udc80" <= letter <= "\udcff" for word in words for letter in word)
+    if undecoded and not sys.flags.utf8_mode:
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
 
 
 def _discard_output() -> None:

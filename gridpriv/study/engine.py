@@ -413,7 +413,8 @@ def header(kind: str, title: str, question: str, plan: Json, planned: int) -> Js
         try:
             json.dumps(text, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise not_allowed(name, ascii(text), "text that UTF-8 can hold") from None
+            allowed = "text that UTF-8 can hold (rename a file whose name is in it)"
+            raise not_allowed(name, ascii(text), allowed) from None
     return {
         "kind": kind,
         "public": False,

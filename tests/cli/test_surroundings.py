@@ -91,6 +91,16 @@ def test_names_that_the_locale_does_not_have(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert (folder / "ö" / "run.json").is_file()
     one_sentence(run("zones", str(folder / "nein.m"), env=ASCII), 2, "nein.m")
+    words = ["run", str(folder / "fälle.m"), "--zones", "2", *RUN[2:], "--out", str(folder / "ü")]
+    done = run(*words, env=ASCII)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert read_study(folder / "ü").manifest["title"] == "A run of fälle"
+    assert str(folder / "fälle.m") in read_study(folder / "ü").manifest["repeat"]
+    latin = os.fsencode(folder) + b"/f\xe4lle.m"
+    shutil.copy(folder / "fälle.m", latin)
+    words[1] = os.fsdecode(latin)
+    one_sentence(run(*words[:-1], "out", cwd=tmp_path), 2, "rename a file whose name is in it")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
