@@ -7,7 +7,8 @@ measured at its own ends, its actual interchange, and a linear model of the grid
 it keeps the interchange of the replan. Limits then have a price, so that no zone sheds load for a
 violation that its neighbours can correct. From the second replan on, neighbours of zones whose
 voltages stay outside their band replan too, on request. Where load is still shed or a limit
-violated, zones replan one at a time, subject only to the model of the grid beyond. A zone that
+violated, zones replan one at a time, subject only to the model of the grid beyond. While a zone
+sheds load, zones that curtail generation replan too, for their surplus may serve it. A zone that
 sheds as much as an AC optimum of its true demand does not replan within limits.
 
 Requests. A zone can only change voltages that its own generators reach. Where its replan leaves a
@@ -378,12 +379,15 @@ class _RedispatchSearch:
     def affected(self, redispatch: GridRedispatch) -> set[int]:
         """Return the zones with shed load, or with a violation at a bus of theirs or of a tie line.
 
+        While load is shed in a zone, those that curtail generation are affected too.
         Values at the far end of a tie line are computed from measurements at the near end.
         """
         limits, case = redispatch.violations, self.case
         buses = {case.index_of[int(bus)] for limit in limits for bus in limit.at.split("-")}
         own = (z for z, zone in enumerate(self.zones) if not buses.isdisjoint(zone.buses.tolist()))
-        return self.shedding(redispatch).union(own)
+        shedding = self.shedding(redispatch)
+        curtailing = (z for z, plan in enumerate(redispatch.plans) if plan.curtailment.any())
+        return shedding.union(own, curtailing if shedding else ())
 
     def is_served(self, redispatch: GridRedispatch) -> bool:
         """Return True for a feasible outcome without load shedding."""

@@ -50,6 +50,8 @@ REACTION_WEIGHT = 1000.0
 """k of deviations from the modelled reaction of the grid beyond the tie lines."""
 SINGLE_REPLAN_SHARE = 0.1
 """Share of the price of deviations from the interchange, for a zone that replans alone."""
+CURTAILED_LAST = 2.0
+"""Least price of curtailment in such a replan, in multiples of that of deviations."""
 NEGLIGIBLE = 1e-6
 """p.u. of shedding below which an interior point sheds nothing."""
 
@@ -305,13 +307,14 @@ def plan_zone(
     if boundary.output_price is not None:
         at = np.searchsorted(zone.gens, area.part.gens)
         model.program.add_cost(model.pg, boundary.output_price[at])
-    shed_price = service.voll / price
-    add_service_cost(model, shed_price, CURTAILMENT_WEIGHT * shed_price)
+    curtailment = CURTAILMENT_WEIGHT * service.voll
     deviation = service.voll if boundary.firm else service.balancing_price
     if boundary.violation_price:
         add_violations(model, boundary.violation_price * np.sqrt(deviation * service.voll) / price)
     if boundary.free:
         deviation *= SINGLE_REPLAN_SHARE
+        curtailment = max(curtailment, CURTAILED_LAST * deviation)
+    add_service_cost(model, service.voll / price, curtailment / price)
     _hold_interchange(model, area, boundary.interchange, deviation / price)
     if not boundary.free:
         _hold_ties(model, area, boundary)
