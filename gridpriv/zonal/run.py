@@ -14,7 +14,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import islice
@@ -47,9 +47,9 @@ from gridpriv.power.ac.grid_redispatch import (
     scheduled_boundaries,
 )
 from gridpriv.power.ac.optimum import AcOptimum, acopf
-from gridpriv.power.ac.state import negligible_mw
+from gridpriv.power.ac.state import AcState, negligible_mw
 from gridpriv.power.ac.zone_redispatch import Boundary
-from gridpriv.power.objective import AcObjective
+from gridpriv.power.objective import AcObjective, generation_cost
 from gridpriv.power.zone import flat_start
 from gridpriv.power.zone_agent import ZoneAgent, ZoneAgentFactory, ZoneOutcome
 from gridpriv.privacy.certificate import all_planned
@@ -535,6 +535,8 @@ def _outcomes(prepared: Prepared, transport: Transport) -> Iterator[ZoneOutcome]
             yield outcome
 
 
+BETTER = 1e-4
+"""Relative: rounding of limits lets a state be better than an AC optimum by less."""
 NO_NOISE: Json = {"mechanism": "none"}
 PRIOR_ONLY_SETTINGS: Json = PRIOR_ONLY | {"noise": "simulated", "seed": 0}
 
@@ -547,15 +549,20 @@ def reference(result: RunResult, scale: float, zones: Connect | None = None) -> 
     compiled again.
     """
     noisy, own = result.settings.mechanism != "none", result.physical
-    baseline = partial(_baseline, result, scale, zones)
-    noise_free = baseline(NO_NOISE) if noisy else {name: own[name] for name in ("cost", "shed_mw")}
-    prior_only = baseline(PRIOR_ONLY_SETTINGS) if noisy else {}
+    without = _baseline(result, scale, zones, NO_NOISE) if noisy else result
+    noise_free = _values(without) if noisy else {name: own[name] for name in ("cost", "shed_mw")}
+    prior = _baseline(result, scale, zones, PRIOR_ONLY_SETTINGS) if noisy else None
+    prior_only = _values(prior)
     if prior_only.get("status") == "infeasible" and own["status"] != "infeasible":
         prior_only = {"status": "infeasible"}  # it is not a baseline of a feasible run
     kinds = {"noise_free": noise_free, "prior_only": prior_only}
     values = {f"{kind}_{k}": v for kind, current in kinds.items() for k, v in current.items()}
     sheds = own["status"] == "infeasible" or own["shed_mw"] > negligible_mw(own["load_mw"])
-    cheapest, least = _acopf(result, "cost"), _acopf(result, "shed") if sheds else None
+    known = [run.redispatch for run in (result, without) if run and run.redispatch]
+    cheapest, least = (
+        _acopf(result, "cost", known),
+        _acopf(result, "shed", known) if sheds else None,
+    )
     return Reference(
         optimum_cost=None if cheapest is None else cheapest.cost,
         least_shed_mw=least.state.shed_mw if least else None if sheds else 0.0,
@@ -563,8 +570,10 @@ def reference(result: RunResult, scale: float, zones: Connect | None = None) -> 
     )
 
 
-def _baseline(result: RunResult, scale: float, zones: Connect | None, changes: Json) -> Json:
-    """Return the values of the same zones' run with other noise settings; empty if it fails."""
+def _baseline(
+    result: RunResult, scale: float, zones: Connect | None, changes: Json
+) -> RunResult | None:
+    """Return the same zones' run with other noise settings; None if it fails."""
     # the result's case has its load scale and outages already
     kind = result.network.objective.kind  # a default may depend on the noise
     settings = replace(result.settings, objective=kind, load_scale=1.0, outage=(), **changes)
@@ -572,18 +581,41 @@ def _baseline(result: RunResult, scale: float, zones: Connect | None, changes: J
         warnings.simplefilter("ignore", GridprivWarning)  # reported by the run
         try:
             prepared = prepare(result.case, result.zoning, settings, scale)
-            baseline = run_prepared(prepared, transport=zones)
+            return run_prepared(prepared, transport=zones)
         except GridprivError:
-            return {}
+            return None
+
+
+def _values(baseline: RunResult | None) -> Json:
+    """Return the values of a baseline; empty if it failed."""
+    if baseline is None:
+        return {}
     # without a power flow the shed load is unknown
     served = () if baseline.physical["failure"] else ("shed_mw", "balancing_mw")
     values = {name: baseline.physical[name] for name in ("cost", "status", *served)}
     return values | {"residual": baseline.consensus_residual}
 
 
-def _acopf(result: RunResult, objective: AcObjective) -> AcOptimum | None:
-    """Return an AC optimum of a run's grid; None where none is found, or costs are not convex."""
-    try:
-        return acopf(result.case, objective, result.settings.voll)
-    except GridprivError:
-        return None
+def _acopf(
+    result: RunResult, objective: AcObjective, known: Sequence[GridRedispatch]
+) -> AcOptimum | None:
+    """Return an AC optimum of a run's grid; None where none is found, or costs are not convex.
+
+    Ipopt finds local optima: a known feasible state that is better starts another search.
+    """
+    voll = result.settings.voll
+
+    def value(state: AcState) -> float:
+        if objective == "shed":
+            return state.shed_mw
+        return (generation_cost(state.case, state.pg) or 0.0) + voll * state.shed_mw
+
+    best = None
+    with suppress(GridprivError):
+        best = acopf(result.case, objective, voll)
+        for state in (each.state for each in known if each.status != "infeasible"):
+            least = value(best.state)
+            if state and value(state) < least - max(BETTER * abs(least), state.negligible_mw):
+                other = acopf(result.case, objective, voll, near=state)
+                best = min(best, other, key=lambda optimum: value(optimum.state))
+    return best

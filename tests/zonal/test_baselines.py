@@ -5,15 +5,18 @@ from __future__ import annotations
 import copy
 import json
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from sentences import series_sentences
 
-from gridpriv import load_case, run, shipped_zoning
+from gridpriv import load_case, partition, run, shipped_zoning
 from gridpriv.cli.main import main
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.report.panel import run_card
+from gridpriv.zonal import run as zonal_run
 from gridpriv.zonal.messages import TEMPLATES, messages
 from gridpriv.zonal.meter import MOST_ZONES_NAMED
 from gridpriv.zonal.run import reference
@@ -586,3 +589,28 @@ def test_a_cost_below_the_optimum_is_laid_to_rounding_not_to_chance(private):
         assert ("below-optimum" in codes(document)) is expected
         if expected:
             assert "negative-cost-of-privacy" not in codes(document)
+
+
+@pytest.mark.large
+def test_the_ac_optimum_is_no_worse_than_a_state_that_the_run_found():
+    """From a flat start Ipopt ends at 769,526 $/h, with 1,068 MW more of curtailed generation."""
+    case = load_case("pglib_opf_case179_goc__sad")
+    load = 0.9056 * np.exp(np.random.default_rng(842951).normal(0.0, 0.15, case.n_bus))
+    case = replace(case, pd=load * case.pd, qd=load * case.qd)
+    result = run(case, partition(case, 8), make_settings(mechanism="none"))
+    assert result.redispatch.status == "feasible"
+    assert reference(result, 1.0).optimum_cost == pytest.approx(result.physical["cost"], rel=1e-5)
+
+
+def test_a_worse_local_optimum_is_searched_again_from_the_state_of_the_run(monkeypatch):
+    result = run("case14", settings=make_settings(mechanism="none"))
+    honest = acopf(result.case)
+
+    def local(case, objective, voll, near=None):
+        """Ipopt from a flat start, as if it ended where the dearest generator runs at 50 MW."""
+        pmin = np.where(np.arange(case.n_gen) == 2, 0.5, case.pmin)
+        return acopf(replace(case, pmin=pmin) if near is None else case, objective, voll, near=near)
+
+    monkeypatch.setattr(zonal_run, "acopf", local)
+    assert local(result.case, "cost", 1e4).cost > 1.001 * honest.cost
+    assert reference(result, 1.0).optimum_cost == pytest.approx(honest.cost, rel=1e-7)

@@ -166,6 +166,7 @@ def acopf(
     voll: float = VOLL,
     start: Dispatch | None = None,
     *,
+    near: AcState | None = None,
     estimated: bool = False,
     shedding: bool = True,
 ) -> AcOptimum:
@@ -180,6 +181,8 @@ def acopf(
         Value of lost load in $/MWh.
     start : Dispatch, optional
         Start of Ipopt if a flat start fails.
+    near : AcState, optional
+        Only start of Ipopt: a state that may be near a better local optimum.
     estimated : bool
         True if demand is an estimate; its reactive part then has a priced slack where nothing else
         is feasible.
@@ -210,7 +213,13 @@ def acopf(
     if estimated:
         add_reactive_slack(model, REACTIVE_SLACK_WEIGHT * voll / unit)
     negligible_shed = NEGLIGIBLE_SHED * np.maximum(live.case.pd, 0.0).sum() if estimated else 0.0
-    solve = _solve(model, live, start, negligible_shed, shedding=shedding)
+    if near is None:
+        solve = _solve(model, live, start, negligible_shed, shedding=shedding)
+    else:
+        begin = model.starting_from(
+            near.voltage[live.buses], near.pg[live.gens], near.qg[live.gens]
+        )
+        solve = model.program.solve(begin, kind="near")
     state = _state(case, live, model, solve.x)
     if not solve.solved:
         error = SolverError(_ended(solve.status, state))

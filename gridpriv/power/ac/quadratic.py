@@ -304,7 +304,7 @@ class QuadraticProgram:
             By default the variables' own starting points.
         zero : int array, optional
             Variables fixed at 0.
-        kind : {'anew', 'brief', 'far'}
+        kind : {'anew', 'brief', 'far', 'near'}
             As of ``STARTS``.
         """
         return self._solve(kind, self.start if start is None else start, None, zero)
