@@ -108,6 +108,9 @@ class Case:
     rate_b, rate_c : (m,) float or None
         Short-term and emergency apparent power limits (0: none). For the analysis of outages only;
         not part of ``fingerprint``.
+    own_band : (2, n) float or None
+        Voltage bands of buses without their generators, which may fix or narrow them. For outages
+        only; not part of ``fingerprint``.
     """
 
     name: str
@@ -148,6 +151,7 @@ class Case:
     names: SourceNames = field(default_factory=SourceNames)
     rate_b: Floats | None = None
     rate_c: Floats | None = None
+    own_band: Floats | None = None
 
     def __post_init__(self) -> None:
         for part in fields(self):
@@ -213,6 +217,8 @@ class Case:
     def without(self, outages: tuple[str, ...]) -> Case:
         """Return the case with generators and branches out of service.
 
+        A bus that loses all its generators has its own voltage band.
+
         Parameters
         ----------
         outages : tuple of str
@@ -231,10 +237,16 @@ class Case:
             if not hit.any():
                 raise not_allowed("outage", outage, f"{kind} rows in service, 1 to {rows.max()}")
             keep[kind][hit] = False
-        return case_of(self, np.arange(self.n_bus), *map(np.flatnonzero, keep.values()))
+        rest = case_of(self, np.arange(self.n_bus), *map(np.flatnonzero, keep.values()))
+        if rest.own_band is None:
+            return rest
+        lost = np.setdiff1d(self.gen_bus, rest.gen_bus)
+        bands = np.stack([rest.vmin, rest.vmax])
+        bands[:, lost] = rest.own_band[:, lost]
+        return replace(rest, vmin=bands[0], vmax=bands[1])
 
 
-NO_MODEL = ("xy", "rate_b", "rate_c")
+NO_MODEL = ("xy", "rate_b", "rate_c", "own_band")
 GEN_FIELDS = ("gen_bus", "pmin", "pmax", "qmin", "qmax", "vg", "pg", "gen_row")
 LINE_FIELDS = ("r", "x", "b", "tap", "shift", "rate", "angmin", "angmax")
 BRANCH_FIELDS = ("f_bus", "t_bus", *LINE_FIELDS, "branch_row")
@@ -253,6 +265,7 @@ def case_of(case: Case, buses: Ints, branches: Ints, gens: Ints, **changed_field
     changes["cost"] = tuple(case.cost[g] for g in gens.tolist()) if case.cost else ()
     changes["groups"] = {k: tuple(v[i] for i in buses.tolist()) for k, v in case.groups.items()}
     changes["xy"] = None if case.xy is None else case.xy[buses]
+    changes["own_band"] = None if case.own_band is None else case.own_band[:, buses]
     return replace(case, **changes | changed_fields)
 
 

@@ -214,8 +214,11 @@ def convert_net(net: Net, name: str | None = None) -> Conversion:
         first_bus=0,
     )
     case = _case(tables, branch, gen)
+    in_case = set(case.bus_id.tolist())
+    case_bus = {bus: number for bus, number in bus_of.items() if number in in_case}
     case = replace(
         case,
+        own_band=np.stack(pp_tables.voltage_bands(net, case.bus_id, case_bus, own=True)),
         xy=pp_tables.bus_places(net, case, bus_of),
         groups=pp_tables.bus_zones(net, case, bus_of),
         names=_names(net, bus_of, branch, gen),

@@ -220,12 +220,13 @@ def bus_table(
 
 
 def voltage_bands(
-    net: Net, ids: NDArray[np.int64], bus_of: dict[int, int]
+    net: Net, ids: NDArray[np.int64], bus_of: dict[int, int], *, own: bool = False
 ) -> tuple[Floats, Floats]:
     """Return the voltage bands of bus numbers, (n,) each, before voltages are fixed.
 
     The band of a fused bus is the intersection of its buses' bands. A generator's ``min_vm_pu``
-    and ``max_vm_pu`` narrow the band of its bus, as in pandapower's optimal power flow.
+    and ``max_vm_pu`` narrow the band of its bus, as in pandapower's optimal power flow, except for
+    the ``own`` band of a bus.
     """
     low, high = np.full(len(ids), -np.inf), np.full(len(ids), np.inf)
     row_of = {int(number): row for row, number in enumerate(ids)}
@@ -238,7 +239,7 @@ def voltage_bands(
 
     narrow(net.bus, [int(bus) for bus in net.bus.index])
     gens = frame(net, "gen")[in_service(net, "gen")]
-    if len(gens):
+    if len(gens) and not own:
         narrow(gens, [int(bus) for bus in gens["bus"]])
     low = np.where(np.isfinite(low), low, np.minimum(NO_BAND[0], high))
     high = np.where(np.isfinite(high), high, np.maximum(NO_BAND[1], low))

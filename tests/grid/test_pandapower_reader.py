@@ -457,6 +457,25 @@ def test_a_voltage_that_is_fixed_outside_its_band_is_warned_of(tmp_path: Path) -
         load_case(tmp_path / "high.json")
 
 
+@pytest.mark.parametrize("kept", ["ext_grid", "gen"])
+def test_a_bus_without_its_generators_has_its_own_band(kept: str) -> None:
+    """The band stayed fixed at the set point of the lost external grid, a violation after it."""
+    net = small()
+    pp.create_ext_grid(net, 4, vm_pu=0.99)
+    net.ext_grid["vm_pu"] = 0.99
+    net.gen[["min_vm_pu", "max_vm_pu"]] = 0.99, 1.0
+    case, link = convert_net(net).case, convert_net(net).link
+    row = {element: f"gen:{number}" for number, element in enumerate(link.gen, 1)}
+    lost = [row[element] for element in link.gen if element.table != kept]
+    bands = np.stack([case.vmin, case.vmax]).T.tolist()
+    assert bands == [[0.99, 0.99], [0.99, 1.0]]
+    after = case.without(tuple(lost))
+    bands[kept == "ext_grid"] = [0.95, 1.02] if kept == "ext_grid" else [0.95, 1.05]
+    assert np.stack([after.vmin, after.vmax]).T.tolist() == bands
+    if kept == "gen":  # one of two external grids is left
+        assert case.without(tuple(lost[:1])).vmin[0] == 0.99
+
+
 def test_voltages_of_generators_are_those_of_pandapowers_optimal_power_flow() -> None:
     """A generator that is not controllable fixes its bus; its own limits narrow the band."""
     net = networks.case9()
