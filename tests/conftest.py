@@ -19,6 +19,7 @@ from gridpriv.core.files import write_bytes
 from gridpriv.power.ac import grid_redispatch
 from gridpriv.report import figures, plots
 from gridpriv.zonal import run as zonal_run
+from gridpriv.zonal.result import RunResult
 
 # a shell's background job is started with interrupts ignored, and every process that a test starts
 # would inherit that; tests of interrupts are about a command that was started in the foreground
@@ -131,7 +132,7 @@ def few_replans():
 
 
 OF_NOISE = {"budget", "delta", "target_delta", "beta", "protects", "noise"}
-BASELINES: dict[tuple[object, ...], dict[str, object]] = {}
+BASELINES: dict[tuple[object, ...], RunResult | None] = {}
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +153,7 @@ def shared_baselines():
         key = (*grid, result.network.objective.kind, scale, repr((settings, replans)))
         if key not in BASELINES:
             BASELINES[key] = honest(result, scale, zones, given)
-        return dict(BASELINES[key])
+        return BASELINES[key]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(zonal_run, "_baseline", shared)
