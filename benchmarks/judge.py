@@ -991,6 +991,7 @@ NOT_JUDGED = {
     "storage-after": SERIES,
     "steps-total": SERIES,
     "reserves-unpriced": SERIES,
+    "reserve-shortage": SERIES,
     "stream": SERIES,
     "stream-longer": SERIES,
     "protected": CERTIFICATE,

@@ -57,6 +57,8 @@ class Storage:
         Share of its energy that is lost per hour.
     start, end : float
         Energy before the first step, and the least after the last.
+    floor : float
+        Energy that always stays in it; the other energies are above it.
     """
 
     name: str
@@ -69,10 +71,15 @@ class Storage:
     loss: float
     start: float
     end: float
+    floor: float = 0.0
+
+    def retention(self, hours: float) -> float:
+        """Return the share of its energy that is left after so many hours."""
+        return float((1.0 - self.loss) ** hours)
 
     def max_final_energy(self, steps: int, hours: float) -> float:
         """Return the energy after so many steps of charging at full power."""
-        energy, retention = self.start, 1.0 - self.loss * hours
+        energy, retention = self.start, self.retention(hours)
         for _ in range(steps):
             energy = min(
                 self.energy, retention * energy + hours * self.charge_efficiency * self.charge
@@ -216,11 +223,12 @@ class Chronology:
 def _check_end(case: Case, storage: Storage, steps: int, hours: float) -> None:
     most = storage.max_final_energy(steps, hours)
     if most < storage.end - 1e-9:
-        base = case.base_mva
+        levels = (storage.floor + level for level in (storage.end, storage.start, most))
+        end, start, reached = (f"{case.base_mva * level:.6g} MWh" for level in levels)
         raise InputError(
-            f"storage {storage.name}: its end condition of {base * storage.end:.6g} MWh cannot be "
-            f"met: charging at full power for {steps} steps of {hours:g} h from "
-            f"{base * storage.start:.6g} MWh reaches {base * most:.6g} MWh. Lower end_soc_percent."
+            f"storage {storage.name}: its end condition of {end} cannot be met: charging at full "
+            f"power for {steps} steps of {hours:g} h from {start} reaches {reached}. "
+            "Lower end_soc_percent."
         )
 
 
@@ -288,6 +296,7 @@ def _storage(case: Case, number: int, entry: StorageEntry) -> Storage:
         value["loss_percent_per_hour"] / 100,
         soc / 100 * full,
         (soc if np.isnan(end) else end) / 100 * full,
+        entry.floor_mwh / base,
     )
 
 
@@ -331,10 +340,11 @@ def _by_generator(
     first_line: dict[str, int] = {}
     for row in rows:
         text = row["gen"]
-        at = np.flatnonzero(case.gen_row == (int(text) if text.isdecimal() else -1)).tolist()
+        number = int(text) if re.fullmatch(r"\d{1,9}", text, re.ASCII) else -1
+        at = np.flatnonzero(case.gen_row == number).tolist()
         if not at and not (text == REQUIRED and optional_columns):
             raise row.error("gen", f"a generator row in service, 1 to {case.gen_row.max()}")
-        row.once(first_line, text, "gen")
+        row.once(first_line, str(number) if at else text, "gen")
         values = [row.number(key) for key in amounts]
         for key, value in zip(amounts, values, strict=True):
             if value < 0:
@@ -371,6 +381,12 @@ def _read_reserves(case: Case, path: Path) -> tuple[Floats, Floats, Floats]:
         raise InputError(
             f"{rows.label} has no row of gen {REQUIRED}: what all zones hold together; add it"
         )
+    for name, need, held in zip(amounts, required, most.sum(axis=1), strict=True):
+        if need > held:
+            raise InputError(
+                f"{rows.label}: gen {REQUIRED}: {name} = {case.base_mva * need:g}: must be at "
+                f"most {case.base_mva * held:g}, the sum over the generators of the list"
+            )
     return most, price, required
 
 
@@ -400,11 +416,15 @@ RAMPS = ((18, 2.0), (17, 6.0), (16, 60.0))
 
 @dataclass(frozen=True)
 class StorageEntry:
-    """A row of a storage list: name, number of the bus, and values in MW, MWh and percent."""
+    """A row of a storage list: name, number of the bus, and values in MW, MWh and percent.
+
+    ``floor_mwh`` is the energy that stays in it; the values are above it.
+    """
 
     name: str
     bus: int
     value: Mapping[str, float]
+    floor_mwh: float = 0.0
 
 
 def not_in_range(value: Mapping[str, float]) -> Iterator[tuple[str, str]]:
@@ -458,9 +478,8 @@ def net_storages(case: Case, path: Path) -> tuple[Case, list[StorageEntry]]:
                 "own"
             )
         values = {key: float(column[k]) for key, column in columns.items()}
-        entries.append(
-            StorageEntry(name, int(case.bus_id[at[k]]), _net_storage_values(values, label))
-        )
+        checked = _net_storage_values(values, label)
+        entries.append(StorageEntry(name, int(case.bus_id[at[k]]), checked, values["min_e_mwh"]))
     return replace(case, pd=pd, qd=qd), entries
 
 
@@ -549,7 +568,8 @@ def _most_entry(
     }
     if gen[0] not in case.index_of:
         raise InputError(f"{label}: bus = {gen[0]:g}: must be a bus in service of {case.name}")
-    return StorageEntry(label.rpartition(": ")[2], int(gen[0]), _allowed(value, label))
+    name = label.rpartition(": ")[2]
+    return StorageEntry(name, int(gen[0]), _allowed(value, label), least)
 
 
 def _evaluate(statement: str, arithmetic: Arithmetic, path: Path) -> float:

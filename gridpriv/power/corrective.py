@@ -257,7 +257,12 @@ def correct(
         pg = post_contingency(before, outage).pg
     except PowerFlowError:
         pg = before.dispatch.pg[outage.in_service]
-    live = part_at(case, ~deenergized_buses(case))
+    deenergized = deenergized_buses(case)
+    if deenergized.all():  # nothing is left to redispatch
+        state = post_contingency(before, outage)
+        zones = _by_zone(before, outage, state, pg, owners)
+        return Correction("corrected", zones, (), state)
+    live = part_at(case, ~deenergized)
     try:
         dispatch = _least_redispatch(live, pg[live.gens], voll)
         state = ac_flow(case, live.in_whole(case, dispatch))

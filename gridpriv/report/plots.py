@@ -428,6 +428,18 @@ def _stream_costs(stream: Stream, interrupted: int) -> Json:
     }
 
 
+def _reserve_shortage(horizon: Horizon, reserves: list[Json]) -> float | None:
+    """Return the largest part of a step's required reserve, up or down, that is not held, in MW."""
+    if horizon.chronology is None or not reserves:
+        return None
+    required = horizon.series.case.base_mva * horizon.chronology.reserve_required
+    steps = {name: number for number, name in enumerate(horizon.series.steps)}
+    held = np.zeros_like(required)
+    for row in reserves:
+        held[:, steps[row["step"]]] += row["up_mw"], row["down_mw"]
+    return float(np.maximum(required - held, 0.0).max())
+
+
 def _series_document(run_folder: RunFolder, horizon: Horizon, rows: list[Json]) -> Json:
     prepared, settings = horizon.prepared(0), horizon.settings
     drawn, interrupted = run_folder.releases(), run_folder.interrupted()
@@ -447,7 +459,8 @@ def _series_document(run_folder: RunFolder, horizon: Horizon, rows: list[Json]) 
         "step_hours": horizon.chronology.hours if horizon.chronology is not None else None,
         "coupled": list(horizon.chronology.coupled) if horizon.chronology is not None else [],
         "storage": _planned(run_folder, STORAGE_FILE),
-        "reserves": _planned(run_folder, RESERVE_FILE),
+        "reserves": (reserves := _planned(run_folder, RESERVE_FILE)),
+        "reserve_shortage_mw": _reserve_shortage(horizon, reserves),
         "privacy": {
             "mechanism": settings.effective_mechanism(),
             "noise": settings.noise,

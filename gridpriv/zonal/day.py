@@ -92,13 +92,12 @@ class DayPlan:
                 "storage": storage.name,
                 "bus": int(case.bus_id[case.gen_bus[storage.gen]]),
                 "p_mw": base * float(self.output[t, storage.gen]),
-                "energy_mwh": base * float(self.energy[t, k]),
-                "soc_percent": 100.0 * float(self.energy[t, k] / storage.energy)
-                if storage.energy > 0
-                else None,
+                "energy_mwh": base * (energy := storage.floor + float(self.energy[t, k])),
+                "soc_percent": 100.0 * energy / full if full > 0 else None,
             }
             for t, name in enumerate(steps)
             for k, storage in enumerate(self.chronology.storages)
+            for full in (storage.floor + storage.energy,)
         ]
 
     def reserve_rows(self, case: Case, steps: Sequence[str]) -> list[Json]:
@@ -303,7 +302,7 @@ def _follow_energy(output: Floats, before: Floats, after: Floats, chronology: Ch
     """
     hours = chronology.hours
     for k, storage in enumerate(chronology.storages):
-        gained = (after[k] - (1.0 - storage.loss * hours) * before[k]) / hours
+        gained = (after[k] - storage.retention(hours) * before[k]) / hours
         charge = gained / storage.charge_efficiency
         discharge = gained * storage.discharge_efficiency
         output[storage.gen] = -charge if gained > 0 else -discharge

@@ -822,7 +822,7 @@ class StorageStep(Row, name="storage"):
     bus: Number = known("Bus: bus number")
     p_mw: Number = released("Output: discharge minus charge, so charging is negative")
     energy_mwh: Number = released("Energy: energy after the step")
-    soc_percent: Number = released("State of charge: energy over capacity")
+    soc_percent: Number = released("State of charge: energy over the largest energy")
 
 
 class ReserveStep(Row, name="reserves"):
@@ -884,6 +884,10 @@ class SeriesDocument(CaseDocument, Seeded, name="series"):
     coupled: Any = known("Coupling: inputs that couple steps, such as storage and ramps")
     storage: list[StorageStep] = part(StorageStep)
     reserves: list[ReserveStep] = part(ReserveStep)
+    reserve_shortage_mw: Number = released(
+        "Reserve shortage: largest part of the required reserve, up or down, that the plan of a "
+        "step does not hold; null without a plan of reserves"
+    )
     privacy: SeriesPrivacy = part(SeriesPrivacy)
 
 

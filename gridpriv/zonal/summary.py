@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gridpriv.core.text import Json, Message, Table, amount, counted, number_text, percent_of, shown
+from gridpriv.core.text import (
+    LEAST_MW,
+    Json,
+    Message,
+    Table,
+    amount,
+    counted,
+    number_text,
+    percent_of,
+    shown,
+)
 from gridpriv.power.ac.state import negligible_mw
 from gridpriv.privacy.adjacency import parse_beta
 from gridpriv.privacy.certificate import certified_for
@@ -550,6 +560,8 @@ def _coupled(document: Json) -> Iterator[tuple[str, Json]]:
         yield "steps-total", {"cost": amount(hours * sum(costs), "$/h"), "hours": f"{hours:g}"}
     if costs and "reserves" in coupled:
         yield "reserves-unpriced", {}
+    if (document.get("reserve_shortage_mw") or 0.0) >= LEAST_MW:
+        yield "reserve-shortage", {"short": shown(amount(document["reserve_shortage_mw"], "MW"))}
 
 
 def _released_in_series(document: Json) -> list[Message]:

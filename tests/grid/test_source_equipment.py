@@ -17,6 +17,7 @@ from gridpriv import load_case
 from gridpriv.core.errors import InputError
 from gridpriv.grid.chronology import Chronology, with_storage
 from gridpriv.grid.convert import bus_rows, generator_rows, matpower_text
+from gridpriv.zonal.day import DayPlan
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +52,30 @@ def test_the_storage_table_of_a_net_is_read_and_its_set_points_are_no_demand(sto
     assert (big.name, small.name) == ("big", "storage 1")
     assert case.bus_id[case.gen_bus[[big.gen, small.gen]]].tolist() == [4, 6]
     reported = base * np.array([big.charge, big.discharge, big.energy, big.start, big.end])
-    assert reported == pytest.approx([5.0, 4.0, 10.0, 4.0, 4.0])  # 2 MWh are the floor
+    assert reported == pytest.approx([5.0, 4.0, 10.0, 4.0, 4.0])
+    assert base * big.floor == pytest.approx(2.0)
     reported = base * np.array([small.charge, small.discharge, small.energy, small.start])
     assert reported == pytest.approx([1.0, 1.0, 3.0, 1.5])
     assert base * case.qmax[[big.gen, small.gen]] == pytest.approx([2.0, 0.0])
+
+
+def test_state_of_charge_is_that_of_the_net(stored: Path) -> None:
+    """6 of 12 MWh are 50 %; the 4 MWh above the least energy were reported as 40 %."""
+    case, storages = with_storage(load_case(stored), stored)
+    chronology = Chronology.of(case, storages, steps=1)
+    energy = np.array([[storage.start for storage in storages]])
+    output = np.zeros((1, case.n_gen))
+    plan = DayPlan(chronology, (), output, output, output, np.zeros((2, 1, 5)), energy, None, ())
+    big, _ = plan.rows(case, ["noon"])
+    assert (big["energy_mwh"], big["soc_percent"]) == pytest.approx((6.0, 50.0))
+
+
+@pytest.mark.parametrize("hours", [1.0, 12.0, 48.0])
+def test_losses_of_a_storage_compound_over_the_hours_of_a_step(stored: Path, hours: float) -> None:
+    """10 % an hour over 12 hours left -20 % of the energy."""
+    _, (big, _) = with_storage(load_case(stored), stored)
+    leaking = replace(big, loss=0.1)
+    assert leaking.retention(hours) == pytest.approx(0.9**hours)
 
 
 @pytest.mark.parametrize(
@@ -206,6 +227,7 @@ def test_a_storage_file_of_most_is_read(tmp_path: Path) -> None:
     printed = 100 * np.array([second.charge, second.discharge, second.energy, second.start])
     assert printed == pytest.approx([10.0, 20.0, 100.0, 50.0])
     assert 100 * case.qmax[first.gen] == pytest.approx(4.0)
+    assert (100 * first.floor, second.floor) == pytest.approx((20.0, 0.0))
 
 
 @pytest.mark.parametrize(

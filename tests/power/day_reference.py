@@ -101,7 +101,7 @@ def day_cost(case, pd, qd, chronology):
         energy, energies = s.start, []
         for t in range(steps):
             gained = s.charge_efficiency * charge[t] - discharge[t] / s.discharge_efficiency
-            energy = (1 - s.loss * hours) * energy + hours * gained
+            energy = (1 - s.loss) ** hours * energy + hours * gained
             energies.append(energy)
         program.row(ca.vertcat(*energies), np.r_[np.zeros(steps - 1), s.end], s.energy)
         program.row(pg[s.gen, :].T - discharge + charge, 0, 0)

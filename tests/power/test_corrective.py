@@ -52,6 +52,15 @@ def test_a_line_is_relieved_by_the_other_zone(second, moves):
     assert (a.down_mw, b.up_mw, b.shed_mw) == pytest.approx(moves, abs=0.6)
 
 
+def test_nothing_is_left_to_redispatch_after_the_outage_of_the_only_source():
+    """The empty grid was refused as a case without a bus, and no outage had a result."""
+    case = two_lines(0.0).without(("gen:2",))
+    before = pre_contingency(case, dispatch_of(case))
+    correction = correct(before, single("gen:1"), [("all", np.array([0, 1]))], 1e4)
+    assert (correction.status, correction.violations) == ("corrected", ())
+    assert (correction.shed_mw, correction.secure) == (pytest.approx(80.0), False)
+
+
 def test_no_set_points_keep_a_voltage_that_a_reactor_sinks():
     case = two_lines(1.0)
     sunk = replace(case, bs=np.array([0.0, -6.0]), rate=np.zeros(2), qmax=np.array([9.0, 0.0]))

@@ -23,6 +23,7 @@ from gridpriv.grid.scenarios import DemandSeries, read_demand_series
 from gridpriv.report.export import make_report
 from gridpriv.report.source import read_source
 from gridpriv.zonal.horizon import make_horizon, run_series
+from gridpriv.zonal.summary import series_notes
 
 STORAGE = (
     "name,bus,p_mw,energy_mwh,efficiency_charge,efficiency_discharge\n"
@@ -74,7 +75,7 @@ def never_passed(result, chronology):
         energy = s.start
         for p in pg[:, s.gen]:
             gained = s.charge_efficiency * max(-p, 0) - max(p, 0) / s.discharge_efficiency
-            energy = (1 - s.loss * hours) * energy + hours * gained
+            energy = (1 - s.loss) ** hours * energy + hours * gained
             assert -1e-6 < energy < s.energy + 1e-6
         assert energy > s.end - 1e-6
     room = np.minimum(np.maximum(case.pmax - pg, 0), chronology.reserve_most[0]).sum(axis=1)
@@ -166,6 +167,12 @@ def test_the_plan_is_a_function_of_the_release(tmp_path):
         ({"ramps": "gen,up_mw_per_hour,down_mw_per_hour\n1,-1,1\n"}, "0 or more"),
         ({"reserves": "gen,up_mw,down_mw\n1,5,5\n"}, "no row of gen required"),
         ({"reserves": "gen,up_mw,down_mw\nrequired,5,\n"}, "line 2"),
+        (
+            {"reserves": "gen,up_mw,down_mw\nrequired,50,2\n1,8,8\n2,9,8\n"},
+            "up_mw = 50: must be at most 17",
+        ),
+        ({"ramps": "gen,up_mw_per_hour,down_mw_per_hour\n1,4,4\n01,9,9\n"}, "gen 1 is repeated"),
+        ({"ramps": f"gen,up_mw_per_hour,down_mw_per_hour\n{'1' * 5000},1,1\n"}, "gen = '111"),
     ],
 )
 def test_files_that_are_refused(tmp_path, changes, message):
@@ -226,6 +233,21 @@ def test_the_command_writes_what_storages_do(tmp_path, capsys):
     assert all(row["rounds"] > 1 and row["consensus_residual"] > 0 for row in document["steps"])
     text = {note.code for note in make_report(read_source(tmp_path / "out")).messages}
     assert {"coupled-plan", "steps-total", "reserves-unpriced", "storage-after"} <= text
+
+
+def test_a_reserve_that_no_plan_holds_is_stated(tmp_path, capsys):
+    """Generator 2 has 140 MW: of 300 MW it can hold 140 at most. It was short without a word."""
+    (tmp_path / "day.csv").write_text("step,load_scale\nnight,0.6\nday,1\n")
+    (tmp_path / "reserves.csv").write_text("gen,up_mw,down_mw\nrequired,300,0\n2,300,0\n")
+    words = ["run", "case14", "--series", str(tmp_path / "day.csv"), "--objective", "cost"]
+    words += ["--mechanism", "none", "--reserves", str(tmp_path / "reserves.csv"), "--json"]
+    assert main(words) == 0
+    document = json.loads(capsys.readouterr().out)
+    held = [row["up_mw"] for row in document["reserves"]]
+    assert max(held) < 140.001
+    assert document["reserve_shortage_mw"] == pytest.approx(300.0 - min(held))
+    (short,) = (note for note in series_notes(document) if note.code == "reserve-shortage")
+    assert short.severity == "warning" and "160.0 MW less reserve" in str(short)
 
 
 def test_steps_of_a_stream_without_numbers_count_as_consecutive_hours(tmp_path):

@@ -7,7 +7,7 @@ outputs of coupled generators and their reserves, for every step.
 
 A storage is a generator whose output p = discharge - charge changes its energy,
 
-    e_t = (1 - loss h) e_(t-1) + h (efficiency_charge charge_t - discharge_t / efficiency_discharge)
+    e_t = (1 - loss)^h e_(t-1) + h (efficiency_charge charge_t - discharge_t / efficiency_discharge)
 
 with h the hours of a step. Simultaneous charging and discharging is not excluded: with losses it
 pays only where power has a negative price. This is the usual convex relaxation. Reserves satisfy
@@ -271,7 +271,7 @@ def add_storage(
     least[-1] = storage.end
     energy = program.add_variables(count, least, storage.energy, storage.start)
     program.add_sums(0.0, 0.0, (output, 1.0), (discharge, -1.0), (charge, 1.0))
-    retention = 1.0 - storage.loss * hours
+    retention = storage.retention(hours)
     right[0] = retention * storage.start
     row = program.add_sums(right, right, (energy, 1.0))
     program.add_linear(row[1:], energy[:-1], -retention)
