@@ -275,11 +275,12 @@ OF_DEMAND = {
 
 def summarise(document: Json) -> None:
     """Print the published files, their guarantees and their accuracy."""
-    from gridpriv.zonal.certificate import COPIES, holds
+    from gridpriv.zonal.certificate import COPIES, UNITS, holds
 
     guard, demand, optimum = document["protected"], document["demand"], document["optimum"]
-    inversion = worded("publish-inversion", beta=guard["beta_mw"])
-    figures = [(inversion, guard["inversion_error_mw"], "MW")]
+    pair = {"beta": guard["beta_mw"], "unit": UNITS[guard["protects"]]}
+    inversion = worded("publish-inversion", **pair)
+    figures = [(inversion, guard["inversion_error_mw"], pair["unit"])]
     figures += [(name, demand[key], "MW") for key, name in OF_DEMAND.items()]
     figures.append(("optimal cost", optimum["cost"], "$/h"))
     figures += [
@@ -292,7 +293,7 @@ def summarise(document: Json) -> None:
         ["figure", "value", "unit"],
         [
             ["total epsilon (pure DP)", guard["total_epsilon"], ""],
-            [worded("publish-best-guess", beta=guard["beta_mw"]), guard["best_guess"], ""],
+            [worded("publish-best-guess", **pair), guard["best_guess"], ""],
             *([name, amount(value, unit), unit] for name, value, unit in figures),
         ],
     )

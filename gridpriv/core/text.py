@@ -93,7 +93,7 @@ Table = tuple[str, Sequence[str], Sequence[Sequence[object]]]
 
 LONG = 1e7
 """Number from which on an exponent is shorter."""
-PRECISION = {"MW": (4, 3), "$/h": (6, 2)}
+PRECISION = {"MW": (4, 3), "MVAr": (4, 3), "$/h": (6, 2)}
 """By unit, the largest numbers of significant digits and decimals, given noise and solvers."""
 LEAST_MW = 1e-5
 """MW: least value above rounding. Below a hundredth a value has two significant digits, so that
@@ -112,7 +112,7 @@ class Amount:
     def __str__(self) -> str:
         digits, decimals = PRECISION[self.unit]
         value = self.value + 0.0  # zero has no sign
-        if self.unit == "MW" and LEAST_MW <= abs(value) < 0.01:
+        if self.unit != "$/h" and LEAST_MW <= abs(value) < 0.01:
             rounded = float(f"{value:.1e}")
             return f"{rounded:.{1 - math.floor(math.log10(abs(rounded)))}f}"
         if 0.0 < abs(value) < 10.0**-decimals:

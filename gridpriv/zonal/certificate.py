@@ -6,12 +6,13 @@ Guarantees of pure epsilon, whatever an adversary knows of the other buses:
 
 - A guess between two demands of a bus at distance beta, at even odds, is right with probability at
   most e^epsilon / (1 + e^epsilon).
-- Between demands at distance k beta the loss is k epsilon. An estimate x of the true one of t and t
-  + k beta has |x - t| + |x - t - k beta| >= k beta, so its mean absolute error over the two is at
-  least (k beta / 2) times the overlap of the two distributions, which is at least 2 / (1 + e^(k
-  epsilon)):
+- An estimate x of the true one of t and t + beta has |x - t| + |x - t - beta| >= beta, so its mean
+  absolute error over the two is at least (beta / 2) times the overlap of the two distributions,
+  which is at least 2 / (1 + e^epsilon):
 
-      error >= max_k  k beta / (1 + e^(k epsilon)).
+      error >= beta / (1 + e^epsilon).
+
+  Between demands at distance k beta the loss is k epsilon, so both hold with k beta and k epsilon.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from gridpriv.privacy.mechanism import MECHANISMS
 from gridpriv.privacy.release import Release
 from gridpriv.zonal.prepared import Prepared
 
-MOST_CERTAIN = 1.2784645427610738
-"""Where x / (1 + e^x) is largest."""
+UNITS = {"p+q": "MW", "p": "MW", "q": "MVAr"}
+"""Unit of the protected change."""
 METRICS = {
     "box": "sum over buses of max(|p|, |q|)",
     "pair": "sum over buses of max(|p|, |q|)",
@@ -62,14 +63,12 @@ def best_guess(epsilon: float) -> float:
 
 
 def inversion_error(beta: float, epsilon: float) -> float:
-    """Return the least mean absolute error of an estimate over two demands; see the module.
+    """Return the least mean absolute error of an estimate over two demands at distance beta.
 
     >>> round(inversion_error(10.0, 1.0), 3)
     2.689
     """
-    steps = MOST_CERTAIN / epsilon
-    candidates = {max(1.0, math.floor(steps)), max(1.0, math.ceil(steps))}
-    return max(k * beta / (1.0 + math.exp(min(k * epsilon, 700.0))) for k in candidates)
+    return beta / (1.0 + math.exp(min(epsilon, 700.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,6 +236,7 @@ def data_sheet(document: Json, notes: Sequence[str] = ()) -> str:
         **(document | guard | document["demand"] | {"releases": "\n".join(releases)}),
         made=f"{guard['caveat'][:1].upper()}{guard['caveat'][1:]}",
         other=OTHER.get(guard["protects"], ""),
+        beta_unit=UNITS[guard["protects"]],
         copy=COPIES[guard["noise"]],
         simulated=f"{TEXTS['simulated']}\n\n" if guard["noise"] == "simulated" else "",
         holds=holds(document),

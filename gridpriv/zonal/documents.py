@@ -895,7 +895,9 @@ class PublishedProtection(Row):
     """Guarantee of a published case."""
 
     adjacency: Text = like(NoiseBlock, "adjacency")
-    beta_mw: Number = known("Beta: protected change of one bus")
+    beta_mw: Number = known(
+        "Beta: protected change of one bus (MVAr where only reactive demand is protected)"
+    )
     protects: Text = known("Protects: protected demand of a bus: active, reactive or both")
     total_epsilon: Number = released("Total epsilon: total epsilon (pure DP) of all releases")
     noise: Text = known("Noise: source of randomness, simulated or secure")
@@ -905,7 +907,7 @@ class PublishedProtection(Row):
     )
     inversion_error_mw: Number = released(
         "Inversion error: least mean absolute error of any estimate of one bus's demand, over two "
-        "demands"
+        "demands at distance beta (MVAr where only reactive demand is protected)"
     )
 
 

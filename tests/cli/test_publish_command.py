@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,30 @@ def test_the_data_sheet_has_the_caveats_of_the_terminal(here, capsys, case, rele
         sentences = " ".join(text.split())
         assert ("Only the total of demand is released" in sentences) == (release == "total")
         assert ("No branch has a rating" in sentences) == (case == "case14")
+
+
+@pytest.mark.parametrize("total", ["0.1", "1"])
+@pytest.mark.parametrize(("protects", "unit"), [("p+q", "MW"), ("q", "MVAr")])
+def test_a_guess_of_the_midpoint_meets_the_stated_error(
+    here, capsys, monkeypatch, total, protects, unit
+) -> None:
+    """Its error is half of the distance of the two demands that the sentence names."""
+    monkeypatch.setenv("COLUMNS", "200")  # a figure in one line
+    words = ["case14", "--beta", f"10{unit}", "--protects", protects, "--total", total]
+    assert main(["publish", *words, "--seed", "1", "--out", "own.m"]) == 0
+    text = {"terminal": capsys.readouterr().out, "sheet": (here / "own.datasheet.md").read_text()}
+    sentences = {
+        "terminal": rf"mean absolute error .* two demands (\S+) {unit} apart.*least (\S+) {unit}",
+        "sheet": rf"two demands of a bus (\S+) {unit} apart .* error of (\S+) {unit} or more",
+    }
+    for where, sentence in sentences.items():
+        found = re.search(sentence, " ".join(text[where].replace("|", " ").split()))
+        assert found is not None, where
+        distance, error = map(float, found.groups())
+        assert distance == 10.0
+        assert 0.0 < error <= distance / 2.0
+    assert f"two demands 10 {unit} apart is true, at most" in " ".join(text["terminal"].split())
+    assert f"Two demands of one bus that are 10 {unit} apart" in text["sheet"]
 
 
 def test_the_owner_s_state_is_not_in_the_file(here) -> None:

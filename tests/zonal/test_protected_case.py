@@ -144,7 +144,7 @@ def test_bounds_hold_for_the_best_attack_on_the_release(epsilon) -> None:
     assert binomtest(right, runs).proportion_ci(0.999).low <= bound
     assert right / runs > 0.5 + 0.2 * (bound - 0.5)  # the attack is worth its name
     error = k * np.abs((loss > 0) - truth)  # a median of the posterior
-    least = inversion_error(1.0, epsilon)
+    least = inversion_error(k, k * epsilon)
     assert error.mean() + 3.3 * error.std() / math.sqrt(runs) >= least
 
 
