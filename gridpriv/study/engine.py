@@ -133,7 +133,8 @@ class ChargeRow(Row, name="charges"):
     kind: Text = known("Mechanism: mechanism in the accountant's terms")
     parameter: Number = released("Parameter: noise over sensitivity, or a stated epsilon or rho")
     second: Number = released("Second parameter: sampling rate, or delta")
-    count: Number = released("Count: number of equal releases")
+    count: Number = released("Count: number of equal planned releases")
+    drawn: Number = released("Drawn: number of them that were drawn, or may have been")
 
 
 class Seeds(Row):
@@ -243,19 +244,27 @@ def _total(study: Study, case: str, noisy: pd.DataFrame, charges: pd.DataFrame) 
     total_of_case = partial(StudyTotal, case=case, runs=len(runs), delta=delta, unknown=unknown)
     if differing(runs):
         return total_of_case()
-    by_run = _by_run(charges)
-    units: dict[frozenset[tuple[Charge, int]], Counter[Charge]] = {}
+    planned_by_run, drawn_by_run = _by_run(charges, "count"), _by_run(charges, "drawn")
+    units: set[tuple[frozenset[tuple[Charge, int]], frozenset[tuple[Charge, int]]]] = set()
     for owner_of in _owners(study, case, runs):
-        total: Counter[Charge] = Counter()
+        planned, drawn = Counter[Charge](), Counter[Charge]()
         for run, zoning in runs[["run", "zoning"]].itertuples(index=False):
-            if owner_of is None:  # each charge as often as for the owner with most of them
-                total += reduce(or_, by_run[run].values())
-            else:
-                total += by_run[run].get(owner_of[zoning], Counter())
-        units[frozenset(total.items())] = total
-    epsilon = max((total_of(spent, delta) for spent in units.values()), default=0.0)
-    pure = max((total_pure(spent) for spent in units.values()), default=0.0)
+            for total, by_run in ((planned, planned_by_run), (drawn, drawn_by_run)):
+                if owner_of is None:  # each charge as often as for the owner with most of them
+                    total.update(reduce(or_, by_run[run].values()))
+                else:
+                    total.update(by_run[run].get(owner_of[zoning], {}))
+        units.add((frozenset(planned.items()), frozenset(drawn.items())))
+    spent = [(dict(planned), dict(drawn)) for planned, drawn in units]
+    epsilon = max((_epsilon(*unit, delta) for unit in spent), default=0.0)
+    pure = max((total_pure(drawn) for _, drawn in spent), default=0.0)
     return total_of_case(epsilon=epsilon, pure=pure)
+
+
+def _epsilon(planned: Charges, drawn: Charges, delta: float) -> float:
+    """Return the total at delta of planned releases, or the pure sum of drawn ones if smaller."""
+    total = total_of(planned, delta)
+    return total if planned == drawn else min(total, total_pure(drawn))
 
 
 def differing(runs: pd.DataFrame) -> list[str]:
@@ -281,22 +290,27 @@ def _owners(study: Study, case: str, runs: pd.DataFrame) -> list[dict[str, str] 
     return [dict(zip(used, kind, strict=True)) for kind in sorted(kinds)]
 
 
-def _by_run(charges: pd.DataFrame) -> dict[str, dict[str, Counter[Charge]]]:
-    """Return the charges of every run by owner."""
+def _by_run(charges: pd.DataFrame, number: str) -> dict[str, dict[str, Counter[Charge]]]:
+    """Return the charges of every run by owner; ``number`` is ``count`` or ``drawn``."""
     by_run: dict[str, dict[str, Counter[Charge]]] = {}
-    columns = charges[["run", "owner", "kind", "parameter", "second", "count"]]
+    number = number if number in charges else "count"  # a folder of an earlier version
+    columns = charges[["run", "owner", "kind", "parameter", "second", number]]
     for run, owner, kind, parameter, second, count in columns.itertuples(index=False):
         charge = Charge(str(kind), float(parameter), float(second))
         by_run.setdefault(run, {}).setdefault(str(owner), Counter())[charge] += int(count)
     return by_run
 
 
-def charge_rows(charges: Mapping[str, Charges] | Mapping[int, Charges]) -> list[Json]:
-    """Return the rows of the table ``charges`` of one run, by owner."""
+def charge_rows(
+    planned: Mapping[Any, Charges], drawn: Mapping[Any, Charges] | None = None
+) -> list[Json]:
+    """Return the rows of the table ``charges`` of one run, by owner; all are drawn by default."""
+    actual = planned if drawn is None else drawn
+    of = {owner: Counter(actual.get(owner, {})) for owner in planned}
     return [
-        {"owner": str(owner), **vars(charge), "count": count}
-        for owner, spent in charges.items()
-        for charge, count in spent.items()
+        {"owner": str(owner), **vars(charge), "count": count, "drawn": of[owner][charge]}
+        for owner, spent in planned.items()
+        for charge, count in (Counter(spent) | of[owner]).items()
     ]
 
 

@@ -163,7 +163,7 @@ def run_tables(identity_row: Json, result: RunResult, reason: str = "") -> Table
         "zones": result.zones,
         "buses": result.buses,
         "certificates": [item.as_dict() | {"norm": str(item.norm)} for item in result.certificates],
-        "charges": charge_rows(certified(result.trace.counted)),
+        "charges": charge_rows(certified(result.trace.counted), certified(result.trace.releases)),
         "timing": [{"process": os.getpid(), **result.timing.as_dict()}],
     }
 

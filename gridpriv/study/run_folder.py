@@ -1,7 +1,8 @@
 """The folder of a run, or of a series of runs under one budget: runs of a store.
 
 Before a run draws its first noise, its planned releases are on disk; its actual releases replace
-them when it ends, early or not. So a killed run counts with its planned releases.
+them when it ends, early or not. So a killed run counts with its planned releases. The table of
+charges keeps the planned ones of a run that ended early, for its total at a delta.
 
 A public folder has neither seed nor digest of demand, which identify an interrupted run so that it
 draws nothing twice. Until all runs are finished they are in ``.NAME.unfinished``, readable by the
@@ -133,11 +134,12 @@ class RunFolder:
             remove(self.store.folder / RUN_FILE)
         if not self._repeats:
             self.store.set_aside(_drawn(number))
-        self._note(number, _drawn_tables(planned, early=True))
+        self._note(number, _drawn_tables(planned, planned, early=True))
 
     def add(self, number: int, result: RunResult, plan: DayPlan | None = None) -> None:
         """Store a run's releases and results; a run that ended early remains to be done."""
-        self._note(number, _drawn_tables(result.trace.releases, early=result.early is not None))
+        trace, early = result.trace, result.early is not None
+        self._note(number, _drawn_tables(trace.releases, trace.counted, early=early))
         tables = self._tables(number, result, plan)
         if self.runs.series is None:
             document = result.as_dict(public=self.store.public)
@@ -151,7 +153,8 @@ class RunFolder:
     ) -> None:
         """Store a series' release for all steps and its estimate; nothing after an early end."""
         estimates = {} if known is None else _known_tables(horizon, known)
-        self._note(None, {**_drawn_tables(drawn, early=known is None), **estimates})
+        releases = _drawn_tables(drawn, horizon.planned_of(drawn), early=known is None)
+        self._note(None, {**releases, **estimates})
 
     def known(self, horizon: Horizon) -> DemandEstimates | None:
         """Return the estimate of every step's demand from a stored release."""
@@ -364,7 +367,7 @@ def _drawn(number: int | None) -> str:
     return ONCE if number is None else f"{_run(number)}-drawn"
 
 
-def _drawn_tables(releases: Released, *, early: bool) -> Tables:
+def _drawn_tables(releases: Released, planned: Released, *, early: bool) -> Tables:
     rows = [
         {
             "early": early,
@@ -381,7 +384,8 @@ def _drawn_tables(releases: Released, *, early: bool) -> Tables:
         for zone, counts in releases.items()
         for release, count in counts.items()
     ]
-    return {"releases": rows, "charges": charge_rows(record.certified(releases))}
+    charges = charge_rows(record.certified(planned), record.certified(releases))
+    return {"releases": rows, "charges": charges}
 
 
 def _known_tables(horizon: Horizon, known: DemandEstimates) -> Tables:

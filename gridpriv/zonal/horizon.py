@@ -733,7 +733,9 @@ class HorizonResult:
     @property
     def certificates(self) -> tuple[ZoneCertificate, ...]:
         """Each zone's privacy loss over the horizon; empty without noise."""
-        return zone_certificates(self.releases, self.settings, self.results[0].rules)
+        steps = [result.trace.counted for result in self.results]
+        planned = total_releases([self.released, *steps])
+        return zone_certificates(self.releases, self.settings, self.results[0].rules, planned)
 
 
 def run_series(

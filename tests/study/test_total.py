@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -10,8 +11,13 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
-from gridpriv.core.store import Study
+from gridpriv.core.store import Study, read_manifest, read_study
+from gridpriv.grid.library import load_case, shipped_zoning
+from gridpriv.grid.scenarios import read_demand_series
+from gridpriv.privacy.accounting import total_epsilon
+from gridpriv.privacy.mechanism import Charge
 from gridpriv.report.export import study_messages
 from gridpriv.report.source import summary
 from gridpriv.study import Method, compare, learned, make_plan
@@ -19,6 +25,8 @@ from gridpriv.study.engine import differing, study_totals
 from gridpriv.study.learned import LearnPlan, attempted, compare_learning
 from gridpriv.study.plan import method_of
 from gridpriv.study.record import publish_study
+from gridpriv.zonal.horizon import run_series
+from gridpriv.zonal.settings import make_settings
 
 DELTA = 1e-5
 
@@ -118,6 +126,53 @@ def test_scaled_demand_is_charged_as_it_was() -> None:
     runs = [{"run": "a"}, {"run": "b", "load_scale": 2.0}]
     (total,) = study_totals(made(runs, charges, {"": {"1": "1"}}))
     assert total.epsilon == pytest.approx(gaussian_epsilon([4.0, 4.0], DELTA), rel=1e-6)
+
+
+EARLY = {"perturbation": "demand", "noise_schedule": "round", "planning": "soc"}
+EARLY |= {"acceleration": "none", "rounds": 400, "tolerance": 0.0115, "budget": "per-release:0.1"}
+FLAGS = [word for name, value in EARLY.items() for word in (f"--{name}".replace("_", "-"), value)]
+DAY = "step,load_scale\na,1.0\nb,0.9\n"
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_folder_states_the_total_of_a_run_that_stopped_early(tmp_path: Path, steps: int) -> None:
+    """At a delta: all planned releases, or the pure sum of those drawn, as the certificate."""
+    (tmp_path / "day.csv").write_text(DAY)
+    words = ["run", "case14", *map(str, FLAGS), "--seed", "3", "--no-reference", "--quiet"]
+    words += ["--series", str(tmp_path / "day.csv")] if steps > 1 else []
+    assert main([*words, "--out", str(tmp_path / "out")]) == 0
+    name = "run.json" if steps == 1 else "horizon.json"
+    privacy = json.loads((tmp_path / "out" / name).read_text())["privacy"]
+    planned = total_epsilon({Charge("laplace", 10.0): steps * 400}, privacy["total"]["delta"])
+    assert privacy["total"]["epsilon"] == pytest.approx(min(planned, privacy["total_pure"]))
+    study = read_study(tmp_path / "out")
+    for (total,) in (study_totals(study), study_totals(publish_study(study))):
+        assert total.runs == steps
+        assert total.epsilon == pytest.approx(privacy["total"]["epsilon"], rel=1e-9)
+        assert total.pure == pytest.approx(privacy["total_pure"], rel=1e-9)
+    assert read_manifest(tmp_path / "out")["totals"] == [vars(total)]
+
+
+def test_a_series_in_python_states_the_same_total_as_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "day.csv").write_text(DAY)
+    case = load_case("case14")
+    series = read_demand_series(tmp_path / "day.csv", case)
+    result = run_series(series, shipped_zoning(case), make_settings(**EARLY, seed=3))
+    for item in result.certificates:
+        assert item.releases < 2 * 400
+        planned = total_epsilon({Charge("laplace", 10.0): 2 * 400}, 1e-5)
+        assert item.total == pytest.approx(min(planned, item.total_pure), rel=1e-9)
+
+
+def test_a_study_takes_the_pure_sum_of_drawn_releases_where_it_is_smaller() -> None:
+    rows = [(run, "1", "laplace", 10.0, 0.0, 400) for run in "ab"]
+    study = made([{"run": "a"}, {"run": "b"}], rows, {"": {"1": "1"}})
+    charges = {Charge("laplace", 10.0): 800}
+    for drawn, least in ((20, 4.0), (400, total_epsilon(charges, DELTA))):
+        study.tables["charges"]["drawn"] = drawn
+        (total,) = study_totals(study)
+        assert total.epsilon == pytest.approx(least, rel=1e-9)
+        assert total.pure == pytest.approx(2 * drawn * 0.1, rel=1e-9)
 
 
 def test_what_has_no_one_total_says_so() -> None:
