@@ -11,6 +11,7 @@ import pytest
 import gridpriv
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.grid.scenarios import DemandSeries
+from gridpriv.privacy.release import Release
 from gridpriv.zonal.horizon import run_series, step_seed
 from gridpriv.zonal.prepared import horizon_multiplier
 from gridpriv.zonal.run import run
@@ -82,10 +83,18 @@ def test_more_steps_need_more_noise_and_per_release_budgets_do_not_change() -> N
     assert horizon_multiplier(replace(SETTINGS, mechanism="none"), 5) is None
 
 
-def test_no_step_repeats_the_noise_of_another() -> None:
-    result = run_series(flat(3), zoning(), SETTINGS)
-    objectives = result.table().objective.to_numpy()
-    assert len(set(objectives)) == 3, "equal demand, so equal noise would give equal figures"
+def test_no_step_repeats_the_noise_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    apply, noise = Release.apply, list[float]()
+
+    def recorded(self: Release, value: Any, stream: Any) -> Any:
+        output = apply(self, value, stream)
+        noise.extend(np.round((output - value) / self.mechanism.scale, 9).tolist())
+        return output
+
+    monkeypatch.setattr(Release, "apply", recorded)
+    run_series(flat(3), zoning(), replace(SETTINGS, temporal_basis="per-step", rounds=1))
+    assert len(noise) >= 3 * 2 * 2, "every step and zone draws noise on p and q"
+    assert len(set(noise)) == len(noise)
     assert len({step_seed(7, step) for step in range(1000)}) == 1000
 
 

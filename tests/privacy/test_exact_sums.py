@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gridpriv.grid.library import load_case, shipped_zoning
+from gridpriv.grid.scenarios import DemandSeries
+from gridpriv.power.ac.optimum import acopf
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.linear import (
     GRID,
@@ -18,6 +21,10 @@ from gridpriv.privacy.linear import (
     tree,
 )
 from gridpriv.privacy.sensitivity import length
+from gridpriv.zonal.horizon import make_horizon
+from gridpriv.zonal.prepared import prepare
+from gridpriv.zonal.protected_case import prepare_publication, price_query
+from gridpriv.zonal.settings import make_settings
 
 UNITS = 2000
 
@@ -57,3 +64,42 @@ def test_sums_on_the_grid_are_exact_in_any_order() -> None:
 
 def test_demand_beyond_the_range_is_clipped() -> None:
     assert np.abs(on_grid(np.array([1e9, -1e9]))).max() == 2.0**16
+
+
+@pytest.mark.parametrize("noise", ["secure", "simulated"])
+def test_everything_that_gets_secure_noise_is_summed_without_rounding(noise: str) -> None:
+    case, exact = load_case("case14"), noise == "secure"
+    zoning, curve = shipped_zoning(case), np.linspace(0.8, 1.2, 24)[:, None]
+    assert zoning is not None
+    series = DemandSeries(
+        case, tuple(map(str, range(24))), curve * case.pd, curve * case.qd, "made"
+    )
+    levels = [*prepare(case, zoning, make_settings(noise=noise)).disclosures]
+    for given in ({}, {"temporal_basis": "2"}, {"stream": "24h"}):
+        horizon = make_horizon(series, zoning, make_settings(noise=noise, **given))
+        levels += [item.level for item in horizon.disclosures]
+    for release in ("bus", "total", "tree", "auto"):
+        levels.append(
+            prepare_publication(case, make_settings(noise=noise, release=release)).disclosure
+        )
+    assert [level.exact for level in levels] == [exact] * len(levels)
+    query = price_query(acopf(case), DemandAdjacency(0.1), 1.0, noise)
+    assert query.exact == exact
+    assert ("with rounding" in query.release.sensitivity.bound_source) == exact
+
+
+@pytest.mark.parametrize("scale", [0.5, 2.0])
+@pytest.mark.parametrize("noise", ["secure", "simulated"])
+def test_scaled_demand_changes_statistics_as_the_owners_does(noise: str, scale: float) -> None:
+    """A bus of the run moves by scale * beta; the release is of the owner's demand."""
+    case = load_case("case14")
+    ready = prepare(case, shipped_zoning(case), make_settings(noise=noise, load_scale=scale))
+    assert ready.rules.noise is not None
+    beta, norm = ready.run_adjacency.beta, ready.rules.noise.norm
+    assert beta == pytest.approx(scale * ready.rules.adjacency.beta)
+    for zone, disclosure in zip(ready.zones, ready.disclosures, strict=True):
+        changed = zone.demand.copy()
+        changed[[0, len(zone.own)]] += beta
+        change = length(disclosure.measure(changed) - disclosure.measure(zone.demand), norm)
+        declared = disclosure.sensitivity(ready.rules.adjacency, norm).value
+        assert declared * (1.0 - 1e-6) < change < declared * (1.0 + 1e-12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import gridpriv
 from gridpriv.core.errors import InputError
 from gridpriv.grid.scenarios import DemandSeries
+from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import length
 from gridpriv.privacy.temporal import TotalFilter, blocks_of, expected_error, parse_window
 from gridpriv.zonal.horizon import make_horizon, stream_estimates
@@ -26,7 +28,7 @@ def series(hours: Any) -> DemandSeries:
 def stream(hours: Any = range(72), **given: Any) -> Any:
     zoning = gridpriv.shipped_zoning(CASE)
     assert zoning is not None
-    settings = gridpriv.make_settings(stream="24h", seed=1, **given)
+    settings = gridpriv.make_settings(**{"stream": "24h", "seed": 1} | given)
     return make_horizon(series(hours), zoning, settings)
 
 
@@ -49,6 +51,51 @@ def test_no_window_moves_blocks_by_more_than_its_aligned_ones(block: int) -> Non
             means = changed.reshape(-1, block).mean(axis=1)
             largest = max(largest, length(np.concatenate([means, np.abs(means)]), "box"))
     assert largest == pytest.approx(window / block)
+
+
+@pytest.mark.parametrize("noise", ["simulated", "secure"])
+@pytest.mark.parametrize("block", [1, 2, 8])
+def test_the_mean_of_a_block_changes_by_its_sensitivity(block: int, noise: str) -> None:
+    """Brute force over the corners of one bus, changed in every hour of the block."""
+    made = stream(range(24), noise=noise, seed=None)
+    item, zone = replace(made.disclosures[0], block=block), made.owned.zones[0]
+    adjacency, norm = made.owned.rules.adjacency, made.owned.rules.noise.norm
+    demand, units = made._data(zone), len(zone.own)
+
+    def means(days: Any) -> Any:
+        result = []
+
+        def drawn(_: int, mean: Any) -> Any:
+            result.append(mean.copy())
+            return np.zeros(2)
+
+        stream_estimates(item, days, drawn, 1e-4)
+        return np.array(result)
+
+    here, largest = means(demand), 0.0
+    for p, q in itertools.product((-adjacency.beta, adjacency.beta), repeat=2):
+        adjacent = demand.copy()
+        adjacent[:block, [0, units]] += (p, q)
+        change = means(adjacent) - here
+        assert not change[1:].any()
+        largest = max(largest, length(change[0], norm))
+    declared = item.sensitivity(adjacency, norm).value
+    assert declared * (1.0 - 1e-6) < largest < declared * (1.0 + 1e-12)
+
+
+def test_no_zone_and_no_block_repeats_the_noise_of_another(monkeypatch: Any) -> None:
+    apply, noise = Release.apply, list[float]()
+
+    def recorded(self: Release, value: Any, source: Any) -> Any:
+        output = apply(self, value, source)
+        noise.extend(np.round((output - value) / self.mechanism.scale, 9).tolist())
+        return output
+
+    monkeypatch.setattr(Release, "apply", recorded)
+    made = stream()
+    made.draw()
+    assert len(noise) == 2 * len(made.owned.zones) * made.draws
+    assert len(set(noise)) == len(noise)
 
 
 @pytest.mark.parametrize("total", [1.0, 5.0])

@@ -26,10 +26,19 @@ def settings(**given):
     return make_settings(**{"beta": "10MW", "budget": "total:1", "seed": 1} | given)
 
 
+PRICES = ("p_price", "q_price")
+
+
+@pytest.mark.parametrize("capped", [False, True])
 @pytest.mark.parametrize("protects", ["p+q", "p", "q"])
-def test_the_priced_query_moves_by_its_sensitivity_at_most_and_attains_it(protects) -> None:
+def test_the_priced_query_moves_by_its_sensitivity_at_most_and_attains_it(protects, capped) -> None:
     case = load_case("case30")
-    query = price_query(acopf(case), DemandAdjacency(0.1, protects), 1.0, "simulated")
+    optimum, cap = acopf(case), protected_case.CAP * protected_case._largest_marginal_cost(case)
+    if capped:  # where a limit is nearly infeasible
+        prices = dict.fromkeys(PRICES, 10.0 * cap / case.base_mva + 0.0 * case.pd)
+        optimum = replace(optimum, **prices)
+    query = price_query(optimum, DemandAdjacency(0.1, protects), 1.0, "simulated")
+    assert (np.abs(query.prices).max() == cap) == capped
     demand = np.stack([case.pd, case.qd])
     moves = product(*([-0.1, 0.1] if kind in protects else [0.0] for kind in "pq"))
     largest = 0.0
@@ -56,6 +65,12 @@ def test_secure_releases_charge_the_rounding_of_demand() -> None:
     assert query.release.sensitivity.value > 1.05 * plain.release.sensitivity.value
     publication = prepare_publication(case, settings(noise="secure", seed=None))
     assert "with rounding" in publication.release.sensitivity.bound_source
+
+
+def test_every_draw_of_a_publication_has_a_stream_of_its_own() -> None:
+    publication = prepare_publication(load_case("case14"), settings(), priced=True)
+    numbers = (protected_case.RELEASE, protected_case.QUERY, protected_case.DRAWS)
+    assert len({publication.stream(number).random() for number in numbers}) == len(numbers)
 
 
 def test_prices_are_those_of_one_more_megawatt() -> None:
