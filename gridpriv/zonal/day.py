@@ -26,8 +26,9 @@ import numpy as np
 
 from gridpriv.core.arrays import Bools, Floats
 from gridpriv.core.text import Json
-from gridpriv.grid.case import Case
+from gridpriv.grid.case import POLYNOMIAL, Case, GenCost
 from gridpriv.grid.chronology import Chronology
+from gridpriv.grid.network import islands
 from gridpriv.power.ac.day import DayOptimum, commitment, day_optimum
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.joint import ZoneBlock, joint_plan, tie_ends
@@ -40,6 +41,7 @@ LOOK_AHEAD = 24
 """Hours of a receding plan."""
 PLANNED = 0.8
 """Share of every ramp that a receding plan uses."""
+FREE = GenCost(POLYNOMIAL, (0.0, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,10 +80,13 @@ class DayPlan:
     def step(self, case: Case, number: int) -> Case:
         """Return a step's case with the plan's limits of output."""
         limits = {"pmin": self.low[number], "pmax": self.high[number]}
-        if self.running is not None:
-            on = self.running[number]
-            limits |= {name: np.where(on, getattr(case, name), 0.0) for name in ("qmin", "qmax")}
-        return replace(case, **limits)
+        if self.running is None:
+            return replace(case, **limits)
+        on = self.running[number]
+        limits |= {name: np.where(on, getattr(case, name), 0.0) for name in ("qmin", "qmax")}
+        pairs = zip(case.cost, on, strict=False)  # a case without costs has none
+        cost = tuple(curve if runs else FREE for curve, runs in pairs)
+        return replace(case, **limits, cost=cost)
 
     def rows(self, case: Case, steps: Sequence[str]) -> list[Json]:
         """Return one row per step and storage (:class:`gridpriv.zonal.documents.StorageStep`)."""
@@ -142,16 +147,17 @@ def plan_day(prepared: Sequence[Prepared], chronology: Chronology) -> DayPlan:
     inputs = (first.zones, demands, chronology, first.settings.voll, operating_unit(case))
     optimum, running = day_optimum(*inputs), None
     if chronology.switches:
-        running = commitment(case, chronology, _outputs(optimum, case).sum(axis=1))
+        running = commitment(case, chronology, _need(optimum, case), first.settings.voll)
         optimum = day_optimum(*inputs, running)
+    on = np.ones((count, case.n_gen), bool) if running is None else running
     output, prices, reserve = _coupled(optimum, case)
+    output, reserve = np.where(on, output, 0.0), np.where(on, reserve, 0.0)  # without rounding
     schedules = tuple(
         _schedule(step, demand, blocks, prices[t])
         for t, (step, demand, blocks) in enumerate(
             zip(prepared, demands, optimum.steps, strict=True)
         )
     )
-    on = np.ones_like(output) if running is None else running.astype(float)
     low, high = _windows(case, chronology, output, reserve, on)
     return DayPlan(
         chronology,
@@ -239,6 +245,17 @@ def _outputs(optimum: DayOptimum, case: Case) -> Floats:
     return output
 
 
+def _need(optimum: DayOptimum, case: Case) -> Floats:
+    """Return demand and losses of every island in a plan, (T, islands)."""
+    island = islands(case)
+    need = np.zeros((len(optimum.steps), island.max() + 1))
+    for row, blocks in zip(need, optimum.steps, strict=True):
+        plan = joint_plan(case, blocks)
+        np.add.at(row, island[case.gen_bus], plan.pg)
+        np.add.at(row, island, plan.p_shed - plan.curtailment)
+    return need
+
+
 def _released(step: Prepared) -> list[Floats]:
     """Return the estimated demand of every zone in a step; true demand without perturbation."""
     if step.posteriors is None:
@@ -270,19 +287,20 @@ def _schedule(
 
 
 def _windows(
-    case: Case, chronology: Chronology, output: Floats, reserve: Floats, on: Floats
+    case: Case, chronology: Chronology, output: Floats, reserve: Floats, on: Bools
 ) -> tuple[Floats, Floats]:
     """Return the limits of output in every step that allow for deviations in adjacent steps."""
     infinite = np.full((1, case.n_gen), np.inf)
     change = np.diff(output, axis=0)
     up = np.maximum(chronology.ramp_up * chronology.hours - change, 0.0)
     down = np.maximum(chronology.ramp_down * chronology.hours + change, 0.0)
-    both = (on[1:] > 0) & (on[:-1] > 0)  # starts and stops are not ramps
+    both = on[1:] & on[:-1]  # starts and stops are not ramps
     up, down = np.where(both, up, np.inf), np.where(both, down, np.inf)
     above = np.minimum(np.vstack([infinite, up]), np.vstack([down, infinite])) / 2
     below = np.minimum(np.vstack([infinite, down]), np.vstack([up, infinite])) / 2
-    low = np.maximum(case.pmin * on + reserve[1], output - below)
-    high = np.minimum(case.pmax * on - reserve[0], output + above)
+    least, most = np.where(on, case.pmin, 0.0), np.where(on, case.pmax, 0.0)
+    low = np.maximum(least + reserve[1], output - below)
+    high = np.minimum(most - reserve[0], output + above)
     return _including_plan(low, high, output, chronology)
 
 

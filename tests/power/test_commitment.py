@@ -7,9 +7,10 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 from gridpriv import load_case
-from gridpriv.core.errors import InputError, SolverError
+from gridpriv.core.errors import InputError
 from gridpriv.grid.case import POLYNOMIAL, GenCost
 from gridpriv.grid.chronology import Chronology
 from gridpriv.power.ac.day import commitment
@@ -88,10 +89,134 @@ def test_what_runs_costs_least_of_all_patterns(tmp_path, text):
     assert not running.all()
 
 
-def test_a_need_that_nothing_meets_is_refused(tmp_path):
+def test_all_generators_run_where_they_do_not_hold_the_reserves(tmp_path):
     case = grid()
-    with pytest.raises(SolverError, match="no commitment"):
-        commitment(case, chronology(case, tmp_path, "2,0,0,0\n"), 100 * NEED)
+    given = chronology(case, tmp_path, "2,0,0,0\n3,0,0,0\n")
+    required = replace(
+        given,
+        reserve_required=np.array([[0.0, 50.0, 0.0, 0.0], [0.0] * 4]),
+        reserve_most=np.full((2, case.n_gen), 9.0),
+    )
+    running = commitment(case, required, NEED)
+    assert running[1].all()
+    assert not running[2].all()
+
+
+def test_all_generators_run_where_they_do_not_meet_the_need(tmp_path):
+    """The AC plan sheds the rest, at the same price."""
+    case = grid()
+    need = np.where(np.arange(4) == 1, 100.0, NEED)
+    given = chronology(case, tmp_path, "2,0,0,0\n3,0,0,0\n")
+    running = commitment(case, given, need)
+    assert running[1].all()
+    assert not running[2].all()
+
+
+def priced(gens, need, ramps, on, voll=1e4):
+    """Return the least cost of a schedule in $, a linear program on a fine grid of lines.
+
+    ``gens`` are (island, pmin, pmax, c2, c1, c0) in MW; ``need`` is (T, islands) in MW.
+    """
+    steps, count, lines = len(need), len(gens), 120
+    size = steps * count
+    shed = np.full(need.size, voll)
+    cost = np.r_[np.zeros(size), np.ones(size), shed, shed / 100]
+    rows, right, even, balance = [], [], [], []
+    bounds = []
+    for t in range(steps):
+        for g, (_, low, high, *_) in enumerate(gens):
+            bounds.append((low, high) if on[t, g] else (0, 0))
+    bounds += [(None, None)] * size + [(0, None)] * (2 * need.size)
+    for t in range(steps):
+        for g, (_, low, high, c2, c1, c0) in enumerate(gens):
+            at = t * count + g
+            for p in np.linspace(low, min(high, need.max()), lines) if on[t, g] else [0.0]:
+                slope = 2 * c2 * p + c1
+                row = np.zeros(len(cost))
+                row[at], row[size + at] = slope, -1.0
+                rows.append(row)
+                right.append(-(c2 * p**2 + c1 * p + c0 - slope * p) * on[t, g])
+            if t and on[t, g] and on[t - 1, g]:
+                for sign in (1.0, -1.0):
+                    row = np.zeros(len(cost))
+                    row[at], row[at - count] = sign, -sign
+                    rows.append(row)
+                    right.append(ramps[g])
+        for k in range(need.shape[1]):
+            row = np.zeros(len(cost))
+            row[[t * count + g for g, gen in enumerate(gens) if gen[0] == k]] = 1.0
+            shed = 2 * size + t * need.shape[1] + k
+            row[shed], row[shed + need.size] = 1.0, -1.0  # curtailed generation
+            even.append(row)
+            balance.append(need[t, k])
+    solved = linprog(
+        cost, np.array(rows), np.array(right), np.array(even), np.array(balance), bounds
+    )
+    return solved.fun if solved.status == 0 else np.inf
+
+
+def random_grid(rng, unlimited, two_islands):
+    """Return a grid of three generators, all of them as rows (island, pmin, pmax, c2, c1, c0)."""
+    base = load_case("case9")
+    place = np.array([0, 0, 1 if two_islands else 0])
+    gens = [
+        (
+            place[g],
+            0.0 if g == 0 else rng.uniform(20, 40),
+            np.inf if g == 0 and unlimited else rng.uniform(80, 150),
+            rng.uniform(0.01, 0.1),
+            rng.uniform(10, 20),
+            rng.uniform(0, 400),
+        )
+        for g in range(3)
+    ]
+    case = replace(
+        base,
+        pmin=np.array([g[1] for g in gens]) / 100,
+        pmax=np.array([g[2] for g in gens]) / 100,
+        cost=tuple(GenCost(POLYNOMIAL, g[3:]) for g in gens),
+    )
+    if two_islands:
+        off = tuple(f"branch:{row}" for row in base.branch_row if cuts(base, row))
+        case = case.without(off)
+    return case, gens
+
+
+def cuts(case, row):
+    """Return whether a branch ties generator 3's two buses (3 and 6) to the others."""
+    ends = {int(case.bus_id[b[row - 1]]) for b in (case.f_bus, case.t_bus)}
+    return len(ends & {3, 6}) == 1
+
+
+@pytest.mark.parametrize("ramp", [np.inf, 15.0])
+@pytest.mark.parametrize("two_islands", [False, True])
+@pytest.mark.parametrize("unlimited", [False, True])
+def test_random_grids_run_what_enumeration_runs(tmp_path, unlimited, two_islands, ramp):
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        case, gens = random_grid(rng, unlimited, two_islands)
+        need = rng.uniform(60, 180, (3, 1))
+        if two_islands:
+            need = np.hstack([need, rng.uniform(10, 140, (3, 1))])
+        starts = rng.uniform(0, 500, 2)
+        rows = "".join(f"{g + 2},{s},0,0\n" for g, s in enumerate(starts.tolist()))
+        given = chronology(case, tmp_path, rows)
+        limits = np.array([np.inf, ramp, ramp])
+        given = replace(
+            given, ramp_up=limits / 100, ramp_down=limits / 100, reserve_required=np.zeros((2, 3))
+        )
+        limits = np.where(np.isfinite(limits), limits, 1e6)
+
+        def total(on, gens=gens, need=need, limits=limits, starts=starts):
+            began = (np.diff(on[:, 1:].astype(int), axis=0) > 0).sum(axis=0)
+            return priced(gens, need, limits, on) + began @ starts
+
+        every = [np.ones((3, 3), bool) for _ in range(64)]
+        for on, bits in zip(every, product([False, True], repeat=6), strict=True):
+            on[:, 1:] = np.reshape(bits, (3, 2))
+        best = min(map(total, every))
+        running = commitment(case, given, need / 100)
+        assert total(running) <= best * (1 + 3e-4)
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,15 @@ deficit is priced as load shedding.
 
 Privacy. As in the joint rounds of one step: all blocks use public data and released demand.
 
-Unit commitment is a mixed-integer linear program, solved by HiGHS. The network is one node:
-generation meets the released demand and the losses of the plan in which all generators run. Cost is
-the maximum of tangents, in perspective form, so that a generator that does not run costs nothing:
+Unit commitment is a mixed-integer linear program, solved by HiGHS. Each island is one node:
+generation meets the released demand and the losses of the plan in which all generators run, with
+load shedding and curtailed generation at the prices of the AC plan. Ramps hold between steps in
+which a generator runs. Cost is the maximum of tangents, in perspective form, so that a generator
+that does not run costs nothing:
 
     cost >= C(p_k) u + C'(p_k) (p - p_k u)        at points p_k of its range
+
+Tangents at the solution are added until its cost is that of the curves.
 
 The AC plan of the committed generators follows (:mod:`gridpriv.power.ac.day`); it sheds load where
 the network needs a generator that does not run. Without a commitment every generator runs, between
@@ -29,7 +33,7 @@ its limits: the usual relaxation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,11 +45,13 @@ from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.core.errors import SolverError
 from gridpriv.grid.case import Case
 from gridpriv.grid.chronology import Chronology, CommittableGenerator, Storage
+from gridpriv.grid.network import islands
 from gridpriv.power.ac.block import Block, LocalBlocks
 from gridpriv.power.ac.interior import Border, iterate
 from gridpriv.power.ac.joint import ZoneBlock, tie_ends, zone_block
+from gridpriv.power.ac.model import CURTAILMENT_WEIGHT
 from gridpriv.power.ac.quadratic import QuadraticProgram
-from gridpriv.power.objective import cost_at, marginal_cost
+from gridpriv.power.objective import VOLL, cost_at, marginal_cost
 from gridpriv.power.zone import Zone
 
 MOST_ROUNDS, TOLERANCE, ACCEPTED = 300, 1e-6, 1e-5
@@ -215,7 +221,7 @@ def _unit_block(
 ) -> UnitBlock:
     """Return the block of a generator or a storage over all steps."""
     count, program = len(start), QuadraticProgram()
-    low, high = case.pmin[gen] * on, case.pmax[gen] * on
+    low, high = (np.where(on > 0, limit[gen], 0.0) for limit in (case.pmin, case.pmax))
     output = program.add_variables(count, start=start)
     reserve = np.zeros((2, 0), dtype=np.int64)
     if holding:
@@ -226,7 +232,7 @@ def _unit_block(
             program.add_sums(0.0, chronology.reserve_most[k, gen] * on, (current, 1.0))
             program.add_cost(current, chronology.reserve_price[k, gen] / price)
     limits = program.add_sums(low, high, (output, 1.0))
-    _add_ramps(program, output, chronology, gen, on, high)
+    _add_ramps(program, output, chronology, gen, on)
     storage = next((s for s in chronology.storages if s.gen == gen), None)
     energy = NO_ROWS if storage is None else add_storage(program, output, storage, chronology)
     form = program.form()
@@ -242,7 +248,6 @@ def _add_ramps(
     chronology: Chronology,
     gen: int,
     on: Floats,
-    high: Floats,
 ) -> None:
     """Add -down h <= pg_t - pg_(t-1) <= up h, where the generator runs in both steps."""
     up, down = (r[gen] * chronology.hours for r in (chronology.ramp_up, chronology.ramp_down))
@@ -251,13 +256,8 @@ def _add_ramps(
     if chronology.before is not None:
         last = chronology.before[[gen]]
         program.add_sums(last - down, last + up, (output[:1], 1.0))
-    if len(output) < 2:
-        return
-    both = (on[1:] > 0) & (on[:-1] > 0)
-    capacity = np.nan_to_num(high[1:], nan=np.inf, posinf=np.inf)  # inf * 0 is nan
-    least = np.where(both, -down, -np.maximum(capacity, down))
-    most = np.where(both, up, np.maximum(capacity, up))
-    program.add_sums(least, most, (output[1:], 1.0), (output[:-1], -1.0))
+    both = np.flatnonzero((on[1:] > 0) & (on[:-1] > 0))
+    program.add_sums(-down, up, (output[1:][both], 1.0), (output[:-1][both], -1.0))
 
 
 def add_storage(
@@ -290,53 +290,80 @@ def _reserve_block(chronology: Chronology, holding: Ints, step: int, shed_price:
     return Block(program.form(), reserve, NO_ROWS, program.start)
 
 
-TANGENTS = 6
-LARGEST = 1e4
-"""p.u.: limit of an output without one."""
+TANGENTS, REFINEMENTS, LEAST_SHARE = 6, 20, 1e-3
 GAP = 1e-4
-"""Relative distance to the optimum at which the search ends."""
+"""Relative distance to the optimum at which the search ends, and that of its cost to the curves."""
 
 
-def commitment(case: Case, chronology: Chronology, need: Floats) -> Bools:
+def commitment(case: Case, chronology: Chronology, need: Floats, voll: float = VOLL) -> Bools:
     """Return the generators that run in each step at least cost, (T, g).
 
     Parameters
     ----------
-    need : (T,)
-        Demand and losses of all zones, p.u.
+    need : (T, islands)
+        Demand and losses of every island, p.u.; also (T,) for a grid of one island.
+    voll : float
+        Value of lost load in $/MWh.
 
     Raises
     ------
     SolverError
-        If no commitment meets the need and the reserves.
+        If HiGHS fails: demand and reserves that cannot be met are priced, as in the AC plan.
     """
     program, count = QuadraticProgram(), len(need)
     switches = {switch.gen: switch for switch in chronology.switches}
     storages = {storage.gen: storage for storage in chronology.storages}
+    reach = _reach(case, chronology, need)
+    priced: dict[int, Sequence[Ints]] = {}
     running, outputs, reserves = {}, [], {}
     for g in range(case.n_gen):
         on = running[g] = program.add_variables(count, float(g not in switches), 1.0)
-        low, high = np.clip([case.pmin[g], case.pmax[g]], -LARGEST, LARGEST)
+        low, high = np.clip([case.pmin[g], case.pmax[g]], -reach, reach)
         output = program.add_variables(count, min(low, 0.0), max(high, 0.0))
         outputs.append(output)
         program.add_sums(-np.inf, 0.0, (output, 1.0), (on, -high))
         program.add_sums(0.0, np.inf, (output, 1.0), (on, -low))
         if (chronology.reserve_most[:, g] > 0).any():
-            reserves[g] = _reserve(program, chronology, g, output, on, (low, high))
-        _ramps(program, chronology, g, output, high)
+            reserves[g] = _reserve(program, case, chronology, g, (output, on), (low, high))
+        _ramps(program, chronology, g, output, on, max(abs(low), abs(high)))
         if g in storages:
             add_storage(program, output, storages[g], chronology)
         elif case.cost:
-            _cost(program, case, g, output, on, (low, high))
+            priced[g] = output, on, program.add_variables(count, price=1.0)
+            for point in np.unique(np.linspace(low, high, TANGENTS)):
+                _add_tangents(program, case, g, priced[g], np.full(count, point))
         if g in switches:
             _starts(program, switches[g], on, chronology.hours)
-    program.add_sums(need, need, *((output, 1.0) for output in outputs))
-    for k in (0, 1):
-        if chronology.reserve_required[k].any():
-            terms = [(up_down[k], 1.0) for up_down in reserves.values()]
-            program.add_sums(chronology.reserve_required[k], np.inf, *terms)
-    x = _solved(program, np.concatenate([NO_ROWS, *(running[g] for g in switches)]))
+    island = islands(case)[case.gen_bus]
+    for number, own in enumerate(need.reshape(count, -1).T):
+        shed, curtailed = (
+            program.add_variables(count, 0.0, price=weight * voll * case.base_mva)
+            for weight in (1.0, CURTAILMENT_WEIGHT)
+        )
+        supply = np.flatnonzero(island == number).tolist()
+        terms = [(outputs[g], 1.0) for g in supply]
+        program.add_sums(own, own, (shed, 1.0), (curtailed, -1.0), *terms)
+        terms = [(running[g], -max(case.pmin[g], 0.0)) for g in supply]
+        program.add_sums(-np.inf, np.maximum(-own, 0.0), (curtailed, 1.0), *terms)
+    for k, required in enumerate(chronology.reserve_required):
+        row = program.add_rows(count, required, np.inf)
+        program.add_slack(row, 1.0, voll * case.base_mva)
+        for up_down in reserves.values():
+            program.add_linear(row, up_down[k], 1.0)
+    whole = np.concatenate([NO_ROWS, *(running[g] for g in switches)])
+    for integral in (NO_ROWS, whole):  # tangents of the relaxation are cheaper to find
+        for _ in range(REFINEMENTS):
+            x = _solved(program, integral)
+            if not _refine(program, case, priced, x):
+                break
     return np.column_stack([x[running[g]] > 0.5 for g in range(case.n_gen)])
+
+
+def _reach(case: Case, chronology: Chronology, need: Floats) -> float:
+    """Return the largest output that a generator without limits can have, p.u."""
+    limits = np.abs([case.pmin, case.pmax])
+    finite = limits[np.isfinite(limits)].sum() + chronology.reserve_required.sum(axis=0).max()
+    return float(np.abs(need).max() + finite)
 
 
 def _solved(program: QuadraticProgram, whole: Ints) -> Floats:
@@ -359,27 +386,25 @@ def _solved(program: QuadraticProgram, whole: Ints) -> Floats:
         options={"mip_rel_gap": GAP},
     )
     if result.x is None:
-        raise SolverError(f"no commitment serves the released demand: HiGHS: {result.message}")
+        raise SolverError(f"HiGHS finds no commitment: {result.message}")
     return np.asarray(result.x)
 
 
 def _reserve(
     program: QuadraticProgram,
+    case: Case,
     chronology: Chronology,
     g: int,
-    output: Ints,
-    on: Ints,
+    unit: tuple[Ints, Ints],
     limits: tuple[float, float],
 ) -> tuple[Ints, Ints]:
     """Add a generator's reserves, up and down; return their variables."""
-    count, hours = len(output), chronology.hours
-    limits_of_reserve, prices = (
-        chronology.reserve_most[:, g],
-        hours * chronology.reserve_price[:, g],
-    )
+    output, on = unit
     up, down = (
-        program.add_variables(count, 0.0, most, price=price)
-        for most, price in zip(limits_of_reserve, prices, strict=True)
+        program.add_variables(len(output), 0.0, most, price=case.base_mva * price)
+        for most, price in zip(
+            chronology.reserve_most[:, g], chronology.reserve_price[:, g], strict=True
+        )
     )
     program.add_sums(-np.inf, 0.0, (output, 1.0), (up, 1.0), (on, -limits[1]))
     program.add_sums(0.0, np.inf, (output, 1.0), (down, -1.0), (on, -limits[0]))
@@ -387,32 +412,65 @@ def _reserve(
 
 
 def _ramps(
-    program: QuadraticProgram, chronology: Chronology, g: int, output: Ints, high: float
-) -> None:
-    """Add ramps, with room for a start or a stop at any output."""
-    up, down = chronology.ramp_up[g] * chronology.hours, chronology.ramp_down[g] * chronology.hours
-    if len(output) < 2 or (np.isinf(up) and np.isinf(down)):
-        return
-    if any(switch.gen == g for switch in chronology.switches):
-        return  # the AC plan has ramps between steps in which the generator runs
-    least, most = -min(down, 2 * high), min(up, 2 * high)
-    program.add_sums(least, most, (output[1:], 1.0), (output[:-1], -1.0))
-
-
-def _cost(
     program: QuadraticProgram,
-    case: Case,
+    chronology: Chronology,
     g: int,
     output: Ints,
     on: Ints,
-    limits: tuple[float, float],
+    largest: float,
 ) -> None:
-    """Add a generator's cost in $/h, the largest of its tangents."""
-    height = program.add_variables(len(output), price=1.0)
-    for point in np.unique(np.linspace(*limits, TANGENTS)):
-        slope = marginal_cost(case.cost[g], case.base_mva, float(point))
-        level = cost_at(case.cost[g], case.base_mva, float(point)) - slope * point
-        program.add_sums(0.0, np.inf, (height, 1.0), (output, -slope), (on, -level))
+    """Add ramps between steps in which the generator runs, with room for any start or stop."""
+    before, after = slice(None, -1), slice(1, None)
+    for ramp, (new, old) in (
+        (chronology.ramp_up[g], (after, before)),
+        (chronology.ramp_down[g], (before, after)),
+    ):
+        most = ramp * chronology.hours
+        if len(output) < 2 or np.isinf(most):
+            continue
+        room = max(largest - most, 0.0)
+        terms = (output[new], 1.0), (output[old], -1.0), (on[new], room), (on[old], room)
+        program.add_sums(-np.inf, most + 2.0 * room, *terms)
+
+
+def _add_tangents(
+    program: QuadraticProgram, case: Case, g: int, unit: Sequence[Ints], point: Floats
+) -> None:
+    """Add the tangent of a generator's cost in $/h at a point (p.u.) of every step.
+
+    Parameters
+    ----------
+    unit : (output, on, cost)
+        Variables of these steps.
+    """
+    output, on, height = unit
+    curve = case.cost[g], case.base_mva
+    slope = np.array([marginal_cost(*curve, p) for p in point.tolist()])
+    level = np.array([cost_at(*curve, p) for p in point.tolist()]) - slope * point
+    program.add_sums(0.0, np.inf, (height, 1.0), (output, -slope), (on, -level))
+
+
+def _refine(
+    program: QuadraticProgram, case: Case, priced: Mapping[int, Sequence[Ints]], x: Floats
+) -> bool:
+    """Add tangents at a solution; return False where its cost is that of the curves already."""
+    if not priced:
+        return False
+    point, curve, gap = np.zeros((3, len(priced), len(next(iter(priced.values()))[0])))
+    for k, (g, unit) in enumerate(priced.items()):
+        output, on, height = (x[variables] for variables in unit)
+        running = on > LEAST_SHARE
+        point[k, running] = output[running] / on[running]
+        costs = [cost_at(case.cost[g], case.base_mva, p) for p in point[k].tolist()]
+        curve[k] = np.where(running, on * costs, 0.0)
+        gap[k] = np.where(running, curve[k] - height, 0.0)
+    allowed = GAP * np.abs(curve).sum()
+    if gap.sum() <= allowed:
+        return False
+    for k, (g, unit) in enumerate(priced.items()):
+        at = np.flatnonzero(gap[k] > allowed / gap.size)
+        _add_tangents(program, case, g, [v[at] for v in unit], point[k, at])
+    return True
 
 
 def _starts(

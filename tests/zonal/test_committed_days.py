@@ -1,0 +1,165 @@
+"""Days with a commitment against every schedule, each step priced by the AC optimum without the
+generators that are off."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+
+from gridpriv import load_case, make_settings
+from gridpriv.grid.chronology import Chronology
+from gridpriv.grid.scenarios import read_demand_series
+from gridpriv.grid.zoning import Zoning
+from gridpriv.power.ac.optimum import acopf
+from gridpriv.zonal.horizon import run_series
+
+TWO_BUSES = """function mpc = two
+mpc.version = '2';
+mpc.baseMVA = 100;
+mpc.bus = [
+1 3 0 0 0 0 1 1 0 110 1 1.1 0.9;
+2 1 100 10 0 0 1 1 0 110 1 1.1 0.9;
+];
+mpc.gen = [
+1 0 0 300 -300 1 100 1 {most} {least};
+2 0 0 300 -300 1 100 1 {second};
+];
+mpc.branch = [
+1 2 0.0001 0.01 0 0 0 0 0 0 1 -360 360;
+];
+mpc.gencost = [
+{costs}
+];
+"""
+TWO_ISLANDS = """function mpc = islands
+mpc.version = '2';
+mpc.baseMVA = 100;
+mpc.bus = [
+1 3 10 3 0 0 1 1 0 110 1 1.1 0.9;
+2 1 50 10 0 0 1 1 0 110 1 1.1 0.9;
+3 3 5 1 0 0 1 1 0 110 1 1.1 0.9;
+4 1 20 5 0 0 1 1 0 110 1 1.1 0.9;
+];
+mpc.gen = [
+1 0 0 300 -300 1 100 1 200 0;
+3 0 0 300 -300 1 100 1 100 0;
+];
+mpc.branch = [
+1 2 0.01 0.1 0 0 0 0 0 0 1 -360 360;
+3 4 0.01 0.1 0 40 40 40 0 0 1 -360 360;
+];
+mpc.gencost = [
+2 0 0 3 0.01 20 5;
+2 0 0 3 0.02 25 0;
+];
+"""
+LINEAR = "2 0 0 2 20 0;\n2 0 0 2 25 {no_load};"
+FREE_TO_RUN = LINEAR.format(no_load=0)
+QUADRATIC = "2 0 0 3 0.2 10 0;\n2 0 0 3 0 20 100;"
+
+
+def two_buses(most="200", least="60", second="50 30", costs=FREE_TO_RUN):
+    return TWO_BUSES.format(most=most, least=least, second=second, costs=costs)
+
+
+def committed(folder, text, scales, starts, ramps=None):
+    """Return the series, its chronology and the result of a day with a commitment."""
+    (folder / "grid.m").write_text(text)
+    (folder / "day.csv").write_text(
+        "step,load_scale\n" + "".join(f"{t},{x}\n" for t, x in enumerate(scales))
+    )
+    (folder / "commitment.csv").write_text(
+        "gen,start_cost,min_up_hours,min_down_hours\n"
+        + "".join(f"{g},{cost},1,1\n" for g, cost in starts.items())
+    )
+    given = {"switches": folder / "commitment.csv"}
+    if ramps is not None:
+        (folder / "ramps.csv").write_text(f"gen,up_mw_per_hour,down_mw_per_hour\n{ramps}\n")
+        given["ramps"] = folder / "ramps.csv"
+    case = load_case(folder / "grid.m")
+    series = read_demand_series(folder / "day.csv", case)
+    chronology = Chronology.of(case, steps=len(scales), **given)
+    settings = make_settings(objective="cost", mechanism="none", seed=1)
+    whole = Zoning(("all",), np.zeros(case.n_bus, np.int64), "one zone")
+    return run_series(series, whole, settings, chronology=chronology)
+
+
+def enumerated(series, starts):
+    """Return the least cost of all schedules in $: steps, and starts."""
+    price = {}
+    subsets = [
+        off for k in range(len(starts) + 1) for off in product(starts, repeat=k) if len({*off}) == k
+    ]
+    for t in range(len(series)):
+        for off in {tuple(sorted(each)) for each in subsets}:
+            if len(off) == series.case.n_gen:
+                price[t, off] = np.inf
+                continue
+            optimum = acopf(series.at(t).without(tuple(f"gen:{g}" for g in off)))
+            price[t, off] = optimum.cost + 100.0 * optimum.state.curtailed_mw  # as in a plan
+    off_sets = sorted({off for _, off in price})
+    best = (np.inf, 0.0)
+    for schedule in product(off_sets, repeat=len(series)):
+        steps = sum(price[t, off] for t, off in enumerate(schedule))
+        begun = sum(
+            cost * (g in before and g not in after)
+            for before, after in pairwise(schedule)
+            for g, cost in starts.items()
+        )
+        best = min(best, (steps + begun, begun))
+    return best
+
+
+DAYS = {
+    "pmin of all above the load": (two_buses(), (1.2, 0.4, 0.4, 1.0), {1: 10, 2: 10}),
+    "no-load cost": (two_buses(costs=LINEAR.format(no_load=500)), (1, 1, 1, 2.2), {2: 100}),
+    "no limits, dear unit": (
+        two_buses("Inf", "-Inf", "100 20", QUADRATIC.replace("0 20 100", "0 200 100")),
+        (1.35, 1.5, 1.65),
+        {2: 100},
+    ),
+    "no limits, cheap unit": (
+        two_buses("Inf", "0", "100 20", QUADRATIC),
+        (1.35, 1.5, 1.65),
+        {2: 100},
+    ),
+    "two islands": (TWO_ISLANDS, (1, 1), {2: 10}),
+    "off and without limits": (
+        two_buses("Inf", "-Inf", "200 20", LINEAR.replace("20 0;", "20 5000;").format(no_load=0)),
+        (1, 0.5),
+        {1: 100},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAYS)
+def test_a_committed_day_costs_what_the_best_schedule_does(tmp_path, name):
+    text, scales, starts = DAYS[name]
+    result = committed(tmp_path, text, scales, starts)
+    best, begun = enumerated(result.series, starts)
+    states = [step.physical for step in result.results]
+    assert [state["status"] for state in states] == ["feasible"] * len(scales)
+    assert sum(state["cost"] for state in states) + begun == pytest.approx(best, rel=2e-4)
+
+
+def test_starts_and_stops_are_free_of_ramps(tmp_path):
+    """The second generator supplies 100 MW for two steps; its ramp is 10 MW per hour."""
+    text = two_buses("110", "0", "120 5", LINEAR.format(no_load=500))
+    result = committed(tmp_path, text, (1, 1, 2.1, 2.1, 1), {2: 0}, "2,10,10")
+    best, _ = enumerated(result.series, {2: 0})
+    states = [step.physical for step in result.results]
+    assert [state["status"] for state in states] == ["feasible"] * 5
+    assert sum(state["cost"] for state in states) == pytest.approx(best, rel=1e-4)
+
+
+def test_the_commitment_keeps_ramps_between_steps_that_run(tmp_path):
+    """From the night's 20 MW the cheap generator would reach 30 MW, so it starts afterwards."""
+    text = two_buses("110", "0", "120 5", LINEAR.format(no_load=0).replace(" 25 ", " 15 "))
+    result = committed(tmp_path, text, (0.2, 2.1, 2.1), {2: 10}, "2,10,10")
+    assert result.plan.running[:, 1].tolist() == [False, True, True]
+    best, begun = enumerated(result.series, {2: 10})
+    states = [step.physical for step in result.results]
+    # the best of all schedules without ramps runs it in every step, at 15 instead of 20 $/MWh
+    assert sum(state["cost"] for state in states) == pytest.approx(best - begun + 100, rel=1e-4)
