@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from gridpriv.assurance import adversary, independence, statistic, whole
 from gridpriv.assurance.replay import Finding, replay_run
 from gridpriv.core import errors
 from gridpriv.core.text import Json
-from gridpriv.privacy.perturbation import Perturbation
 from gridpriv.privacy.sensitivity import Norm, Sensitivity, length
 from gridpriv.privacy.settings import NOTHING
 from gridpriv.zonal.prepared import Prepared, nominal_epsilon
@@ -153,7 +152,13 @@ class LevelAudit:
 
 @dataclass(frozen=True, eq=False)
 class AuditResult:
-    """A finished audit."""
+    """A finished audit.
+
+    Attributes
+    ----------
+    left_out : mapping of str to str
+        Lanes of the plan that the run does not allow, with the reasons.
+    """
 
     prepared: Prepared
     plan: AuditPlan
@@ -161,6 +166,7 @@ class AuditResult:
     neighbour: adversary.Neighbour
     findings: tuple[Finding, ...]
     levels: tuple[LevelAudit, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def failed(self) -> list[Finding]:
@@ -206,6 +212,7 @@ class AuditResult:
                 if any(row.check == check for row in self.findings)
             ],
             "not_checked": list(self.not_checked),
+            "left_out": [{"lane": k, "reason": reason} for k, reason in self.left_out.items()],
             "statistical": [row.as_dict() for row in self.levels],
             "passed": self.passed,
             "verdict": self.verdict,
@@ -289,7 +296,8 @@ def audit(
     findings = _replayed(prepared, short, network, (zone, other), plan, watch)
     findings += whole.whole_run(prepared)
     findings += independence.low_bits(rule)
-    findings += _lanes(prepared, plan)
+    of_lanes, left_out = _lanes(prepared, plan)
+    findings += of_lanes
     levels = tuple(
         audit_mechanism(mechanism, runs[mechanism.level], plan.confidence, watch)
         for mechanism in mechanisms
@@ -300,7 +308,8 @@ def audit(
         and mechanism.level == "release"
         and (secure := statistic.secure_level(short, mechanism)) is not None
     )
-    return AuditResult(prepared, plan, prepared.problems[zone].name, other, tuple(findings), levels)
+    name = prepared.problems[zone].name
+    return AuditResult(prepared, plan, name, other, tuple(findings), levels, left_out)
 
 
 def _coordinated(prepared: Prepared, coordination: Coordination) -> Prepared:
@@ -337,8 +346,11 @@ def _replayed(
     return findings + replay_run(short, network.recorded, sampled)
 
 
-def _lanes(prepared: Prepared, plan: AuditPlan) -> list[Finding]:
-    """Return the findings on noise, public state, and the other ways to run the same settings."""
+def _lanes(prepared: Prepared, plan: AuditPlan) -> tuple[list[Finding], dict[str, str]]:
+    """Return the findings on noise, public state, and the other ways to run the same settings.
+
+    The second value has the lanes that are left out, with the reasons.
+    """
 
     def central() -> list[Finding]:
         run = _coordinated(prepared, "central")
@@ -353,15 +365,19 @@ def _lanes(prepared: Prepared, plan: AuditPlan) -> list[Finding]:
             independence.state_findings(prepared, independence.other_demands(prepared))
             + independence.bytes_findings(prepared, independence.other_demands(prepared), "rounds")
         ),
+        "central": central,
+        "series": lambda: whole.series_findings(prepared),
+        "stream": lambda: whole.stream_findings(prepared),
+        "publish": lambda: whole.publish_findings(prepared),
     }
-    if prepared.rules.perturbation == Perturbation("demand", "once"):
-        lanes |= {
-            "central": central,
-            "series": lambda: whole.series_findings(prepared),
-            "stream": lambda: whole.stream_findings(prepared),
-            "publish": lambda: whole.publish_findings(prepared),
-        }
-    return [finding for name, lane in lanes.items() if name in plan.lanes for finding in lane()]
+    findings: list[Finding] = []
+    left_out = {k: reason for k, reason in whole.left_out(prepared).items() if k in plan.lanes}
+    for name in (name for name in LANES if name in plan.lanes and name not in left_out):
+        try:
+            findings += lanes[name]()
+        except errors.SolverError as error:
+            left_out[name] = str(error)
+    return findings, left_out
 
 
 def _check_runs(prepared: Prepared, plan: AuditPlan) -> None:

@@ -50,8 +50,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, TypeVar
 
@@ -62,23 +61,31 @@ from gridpriv.assurance import adversary
 from gridpriv.assurance.independence import equality_finding, on_tape, published_run, zero_finding
 from gridpriv.assurance.replay import ROUNDING, Draw, Finding, Tape
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import InputError, SolverError
 from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 from gridpriv.grid.convert import matpower_text
 from gridpriv.grid.scenarios import DemandSeries
+from gridpriv.power.objective import has_convex_costs
 from gridpriv.power.zone import Zone
 from gridpriv.privacy.accounting import epsilon_of, total_pure
 from gridpriv.privacy.adjacency import UNITS_MVA, DemandAdjacency
-from gridpriv.privacy.mechanism import Staircase
-from gridpriv.privacy.noise import NoiseStreams
+from gridpriv.privacy.certificate import charges_of
+from gridpriv.privacy.mechanism import Charge, Staircase
 from gridpriv.privacy.release import Release
-from gridpriv.privacy.sensitivity import Norm, length
+from gridpriv.privacy.sensitivity import Norm, Sensitivity, length
 from gridpriv.privacy.settings import BUILT_IN, Budget
-from gridpriv.privacy.temporal import TemporalDisclosure, TemporalEstimate
+from gridpriv.privacy.temporal import TemporalDisclosure
 from gridpriv.zonal import protected_case
 from gridpriv.zonal.certificate import certificate
-from gridpriv.zonal.horizon import DemandEstimates, Horizon, Stream, make_horizon, stream_estimates
+from gridpriv.zonal.horizon import (
+    ONCE,
+    DemandEstimates,
+    Horizon,
+    Stream,
+    make_horizon,
+    stream_estimates,
+    stream_refusals,
+)
 from gridpriv.zonal.prepared import Prepared
 from gridpriv.zonal.settings import Settings
 
@@ -279,8 +286,11 @@ def _tie_neighbours(prepared: Prepared, zone: int) -> list[adversary.Neighbour]:
     return [adversary.neighbour(problem, int(bus), dp, dq) for bus in order for dp, dq in ends]
 
 
-OWN_CASE: Json = {"load_scale": 1.0, "outage": (), "coordination": "rounds"}
-"""Settings of what is made of a run's own case, which is scaled and without outages already."""
+OWN_CASE: Json = {"load_scale": 1.0, "outage": (), "coordination": "rounds", "seed": None}
+"""Settings of what is made of a run's own case, which is scaled and without outages already. It
+gets the run's seed, which settings with secure noise cannot have."""
+OF_ONE_RELEASE = ("central", "series", "stream", "publish")
+"""Lanes of runs that release demand once."""
 MOST_BUSES = 150
 """Largest grid whose publication is audited, as each demand is projected."""
 TINY = 1e-9
@@ -303,23 +313,38 @@ class Frozen(protected_case.Publication):
         return self.drawn[-1]
 
 
-def publish_findings(prepared: Prepared) -> list[Finding]:
-    """Return the findings on a publication; none where settings or grid do not allow one."""
+def left_out(prepared: Prepared) -> dict[str, str]:
+    """Return the lanes that the settings or the grid of a run do not allow, with the reasons."""
+    settings, rule = prepared.settings, adversary.rule_of(prepared)
+    if prepared.rules.perturbation != ONCE:
+        return dict.fromkeys(OF_ONE_RELEASE, "the run does not release demand once")
+    if math.isinf(total_pure({rule.release(Sensitivity(1.0, rule.norm, "any")).certified: 1})):
+        return dict.fromkeys(("stream", "publish"), "the noise has no pure epsilon")
+    reasons = {}
+    for name, allowed in stream_refusals(_of_stream(settings)):
+        reasons["stream"] = f"{name} must be {allowed}"
+    if settings.power_factor is not None:
+        reasons["publish"] = "power_factor must be left out with gridpriv publish"
     if prepared.case.n_bus > MOST_BUSES:
-        return []
+        reasons["publish"] = f"the grid has more than {MOST_BUSES} buses"
+    return reasons
+
+
+def publish_findings(prepared: Prepared) -> list[Finding]:
+    """Return the findings on a publication.
+
+    Raises
+    ------
+    SolverError
+        Where no AC optimum serves a demand near the released one.
+    """
     own = prepared.case
-    try:
-        base = _publication(prepared, own)
-    except InputError:
-        return []
+    base = _publication(prepared, own)
     exchanged = replace(own, pd=np.roll(own.pd, 1), qd=np.roll(own.qd, 1))
     twin = _publication(prepared, exchanged)
     charged: Counter[Release] = Counter()
-    try:
-        base_case = protected_case.protect(base, lambda _, releases: charged.update(releases))
-        twin_case = protected_case.protect(replace(twin, frozen=base.drawn))
-    except SolverError:
-        return []
+    base_case = protected_case.protect(base, lambda _, releases: charged.update(releases))
+    twin_case = protected_case.protect(replace(twin, frozen=base.drawn))
     label = "publish, exchanged"
     chosen, other = ((publication.disclosure, publication.planned) for publication in (base, twin))
     return [
@@ -331,16 +356,21 @@ def publish_findings(prepared: Prepared) -> list[Finding]:
 
 
 def _publication(prepared: Prepared, case: Case) -> Frozen:
-    settings = replace(prepared.settings, **OWN_CASE, hold=None, seed=prepared.seed)
-    publication = protected_case.prepare_publication(case, settings, priced=bool(case.cost))
-    given = {field.name: getattr(publication, field.name) for field in fields(publication)}
-    return Frozen(**given, drawn=[], frozen=None)
+    settings, priced = replace(prepared.settings, **OWN_CASE, hold=None), has_convex_costs(case)
+    publication = protected_case.prepare_publication(case, settings, priced=priced)
+    ready = replace(publication.ready, seed=prepared.seed)
+    return Frozen(ready, publication.disclosure, priced, drawn=[], frozen=None)
 
 
 def _published(protected: protected_case.ProtectedCase) -> dict[str, str]:
-    """Return the text of the published case and of its certificate."""
-    case = protected.case("audit")
-    document = certificate(protected.contents, case, {}, None)
+    """Return the text of the published case and of its certificate.
+
+    Posterior draws of a secure mechanism are new in every publication: their range is left out.
+    """
+    case, contents = protected.case("audit"), protected.contents
+    secure = protected.publication.ready.settings.noise == "secure"
+    contents = replace(contents, cost_range=None) if secure else contents
+    document = certificate(contents, case, {}, None)
     return {"case": matpower_text(case), "certificate": json.dumps(document, sort_keys=True)}
 
 
@@ -388,6 +418,8 @@ STEPS = 6
 RANDOM_SIGNS = 16
 WINDOW, HOURS = 12, 36
 EPSILON = 5.0
+DIGITS = 9
+"""Of noise over its scale: draws that agree to so many share their noise."""
 AnyHorizon = TypeVar("AnyHorizon", Horizon, Stream)
 
 
@@ -396,11 +428,11 @@ def _on_demands(
 ) -> tuple[AnyHorizon, dict[str, AnyHorizon]]:
     """Return a series of the run's demand along daily curves (steps, buses), and twins by name."""
     case, steps = prepared.case, tuple(map(str, range(len(curve))))
-    settings = replace(prepared.settings, **OWN_CASE, seed=prepared.seed)
+    settings = replace(prepared.settings, **OWN_CASE)
 
     def on_demand(demand: Floats) -> AnyHorizon:
         series = DemandSeries(case, steps, curve * demand[0], curve * demand[1], "audit")
-        return make(series, settings)
+        return replace(make(series, settings), seed=prepared.seed)
 
     demand = np.stack([case.pd, case.qd])
     variants = {"no demand": 0.0 * demand, "exchanged": np.roll(demand, 1, axis=1)}
@@ -408,20 +440,12 @@ def _on_demands(
 
 
 def series_findings(prepared: Prepared) -> list[Finding]:
-    """Return the findings on a series of the run's demand; none where demand is not released once.
-
-    Parameters
-    ----------
-    prepared : Prepared
-        With noise.
-    """
+    """Return the findings on a series of the run's demand."""
     steps, buses = np.arange(STEPS)[:, None] / STEPS, np.arange(prepared.case.n_bus)
     curve = 1.0 + 0.3 * np.sin(2.0 * np.pi * (steps + buses / prepared.case.n_bus))
     base, twins = _on_demands(
         prepared, curve, lambda series, given: make_horizon(series, prepared.zoning, given)
     )
-    if not base.released_once or prepared.settings.noise_budget == "nothing":
-        return []
     generator, tape = np.random.default_rng(prepared.seed), Tape()
     findings = _public_choices("series", base, twins)
     for zone, disclosure in zip(base.owned.zones, base.disclosures, strict=True):
@@ -487,42 +511,67 @@ def _signs(
 
 def _last_step(horizon: Horizon, tape: Tape) -> tuple[DemandEstimates, dict[str, Any]]:
     """Draw the release of all steps on a tape; return it with the last step's public bytes."""
-    taped = replace(horizon)
-    taped.__dict__["disclosures"] = horizon.disclosures
-    taped.__dict__["owned"] = on_tape(horizon.owned, tape)
-    known = taped.draw()
+    known = _taped(horizon, tape).draw()
     return known, published_run(horizon.prepared(STEPS - 1, known), Tape())
 
 
+def _taped(horizon: AnyHorizon, tape: Tape) -> AnyHorizon:
+    """Return a series with every release on a tape."""
+    taped = replace(horizon)
+    taped.__dict__["disclosures"] = horizon.disclosures
+    taped.__dict__["owned"] = on_tape(horizon.owned, tape)
+    return taped
+
+
+def _of_stream(settings: Settings) -> Settings:
+    """Return the settings of the audited stream."""
+    budget, window = Budget("total", EPSILON), f"{WINDOW}h"
+    return replace(settings, release="total", stream=window, budget=budget)
+
+
 def stream_findings(prepared: Prepared) -> list[Finding]:
-    """Return the findings on a stream of the run's demand; none where no stream is possible."""
+    """Return the findings on a stream of the run's demand."""
     hours, buses = np.arange(HOURS)[:, None], np.arange(prepared.case.n_bus)
     curve = 1.0 + 0.2 * np.sin(2.0 * np.pi * hours / 24.0 + buses)
 
     def make(series: DemandSeries, given: Settings) -> Stream:
-        budget, window = Budget("total", EPSILON), f"{WINDOW}h"
-        settings = replace(given, release="total", stream=window, budget=budget)
-        stream = make_horizon(series, prepared.zoning, settings)
+        stream = make_horizon(series, prepared.zoning, _of_stream(given))
         assert isinstance(stream, Stream)
         return stream
 
-    try:
-        base, twins = _on_demands(prepared, curve, make)
-    except InputError:
-        return []
-    charged: dict[str, Counter[Release]] = {}
-    base.draw(lambda owner, releases: charged.setdefault(owner, Counter()).update(releases))
+    base, twins = _on_demands(prepared, curve, make)
+    charged: dict[str, Counter[Charge]] = {}
+
+    def charge(owner: str, releases: Mapping[Release, int]) -> None:
+        charged.setdefault(owner, Counter()).update(charges_of(releases))
+
+    tape = Tape()
+    here = _taped(base, tape).draw(charge)
+    frozen, planned = [draw.output for draw in tape.drawn], base.planned
     findings = _public_choices("stream", base, twins)
     for position, zone in enumerate(base.owned.zones):
-        findings += _stream_of_zone(base, list(twins.values()), position, zone)
-    label = "charges that were not planned"
-    return [*findings, equality_finding("stream", label, dict(base.planned), charged)]
+        draws = tape.drawn[position * base.draws : (position + 1) * base.draws]
+        findings.append(_loss_of_windows(base, position, zone, draws))
+    noise = np.array([(draw.output - draw.value) / draw.scale for draw in tape.drawn])
+    due = {owner: charges_of(releases) for owner, releases in planned.items()}
+    repeated = noise.size - len(np.unique(np.round(noise, DIGITS)))
+    return [
+        *findings,
+        equality_finding("stream", "charges that were not planned", due, charged),
+        zero_finding("stream", "coordinates without noise", without_noise(tape.drawn)),
+        zero_finding("stream", "draws that share noise", repeated),
+        *(
+            equality_finding(
+                "public bytes", f"stream, {name}", here, _taped(twin, Tape(frozen)).draw()
+            )
+            for name, twin in twins.items()
+        ),
+    ]
 
 
-def _stream_of_zone(base: Stream, twins: list[Stream], position: int, zone: Zone) -> list[Finding]:
-    """Return the findings of one zone."""
+def _loss_of_windows(base: Stream, position: int, zone: Zone, draws: Sequence[Draw]) -> Finding:
+    """Return the largest loss of a zone's releases over adjacent streams."""
     (release,) = base.planned[zone.name]
-    streams, values, outputs = NoiseStreams(base.seed), list[Floats](), list[Floats]()
     norm, noise_of = release.sensitivity.norm, release.mechanism
     shipped = adversary.rule_of(base.owned).mechanism in BUILT_IN
 
@@ -532,40 +581,20 @@ def _stream_of_zone(base: Stream, twins: list[Stream], position: int, zone: Zone
             return distance / noise_of.scale
         return total_pure({noise_of.charge(distance): 1})
 
-    def estimated(demand: Floats, draw: Callable[[int, Floats], Floats]) -> TemporalEstimate:
-        return stream_estimates(base.disclosures[position], demand, draw, noise_of.variance)
-
-    def draw(block: int, mean: Floats) -> Floats:
-        values.append(mean.copy())
-        outputs.append(release.apply(mean, partial(streams.stream, zone.key, block + 1, 1)))
-        return outputs[-1]
-
     def loss(adjacent: Floats) -> float:
         """Return the sum of the losses over blocks."""
         result = [0.0]
 
         def distance(block: int, mean: Floats) -> Floats:
-            result.append(spent(length(mean - values[block], norm)))
-            return outputs[block]
+            result.append(spent(length(mean - draws[block].value, norm)))
+            return draws[block].output
 
-        estimated(adjacent, distance)
+        stream_estimates(base.disclosures[position], adjacent, distance, noise_of.variance)
         return sum(result)
 
-    demand = base._data(zone)
-    here = estimated(demand, draw)
-    there = [estimated(twin._data(zone), lambda block, _: outputs[block]) for twin in twins]
-    noise = np.array(outputs) - np.array(values)
-    losses = [loss(d) for d in _windows(base, demand, np.random.default_rng(base.seed))]
+    streams = _windows(base, base._data(zone), np.random.default_rng(base.seed))
     allowed = base.settings.budget.epsilon * (1.0 + SAME)
-    repeated = noise.size - len(np.unique(noise))
-    return [
-        Finding("stream", zone.name, "loss of a window", max(losses), allowed),
-        zero_finding("stream", "coordinates without noise", int((noise == 0.0).sum()), zone.name),
-        zero_finding("stream", "draws that share noise", repeated, zone.name),
-        equality_finding(
-            "public bytes", "stream, estimates", [here] * len(twins), there, zone.name
-        ),
-    ]
+    return Finding("stream", zone.name, "loss of a window", max(map(loss, streams)), allowed)
 
 
 def _windows(base: Stream, demand: Floats, generator: np.random.Generator) -> list[Floats]:

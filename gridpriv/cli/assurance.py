@@ -129,6 +129,8 @@ def _print_audit(document: Json, *, on_ac: bool = False) -> None:
     title = f"{document['case']}: replay on adjacent demand, releases frozen"
     output.print_records(title, columns, replayed)
     output.say(output.worded("audit-replay"))
+    for lane in document["left_out"]:
+        output.say(output.worded("audit-left-out", **lane))
     measured = [
         r | {"verdict": r["verdict"].removeprefix("claim ")} for r in document["statistical"]
     ]

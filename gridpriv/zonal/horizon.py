@@ -610,7 +610,7 @@ def _stream(plain: Horizon, window: int) -> Stream:
 
 def _check_stream(series: DemandSeries, settings: Settings, chronology: Chronology | None) -> None:
     """Refuse settings that a stream cannot have; warn of steps that are not hours."""
-    for name, allowed in _stream_refusals(settings):
+    for name, allowed in stream_refusals(settings):
         raise not_allowed(name, str(getattr(settings, name)), allowed)
     if chronology is not None and chronology.switches:
         raise InputError(
@@ -636,7 +636,7 @@ def _numbers(steps: Sequence[str]) -> list[int] | None:
         return None
 
 
-def _stream_refusals(settings: Settings) -> Iterator[tuple[str, str]]:
+def stream_refusals(settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield settings that a stream cannot have, with what is allowed."""
     if settings.mechanism == NO_NOISE:
         yield "mechanism", "knorm, laplace or gaussian with --stream"

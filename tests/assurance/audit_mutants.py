@@ -203,6 +203,19 @@ def stream_repeats_its_noise() -> None:
     )
 
 
+def zones_of_a_stream_share_noise() -> None:
+    honest, place = horizon.Stream.draw, noise.NoiseStreams.stream
+
+    def shared(self: Any, *given: Any) -> Any:
+        noise.NoiseStreams.stream = lambda streams, _, *rest: place(streams, 0, *rest)
+        try:
+            return honest(self, *given)
+        finally:
+            noise.NoiseStreams.stream = place
+
+    horizon.Stream.draw = shared
+
+
 def tree_sensitivity_of_a_leaf() -> None:
     honest = linear.Statistics.sensitivity
 
@@ -301,6 +314,7 @@ MUTANTS: dict[str, tuple[Callable[[], None], str]] = {
         (tree_sensitivity_of_a_leaf, "values"),
         (stream_without_its_band, "stream"),
         (stream_repeats_its_noise, "stream"),
+        (zones_of_a_stream_share_noise, "stream"),
         (adjacency_of_half_beta, "stated"),
         (noise_of_more_than_the_budget, "stated"),
         (half_of_the_loss_is_charged, "stated"),
@@ -319,6 +333,7 @@ PATCHED = (
     (noise.NoiseStreams, "stream"),
     (prepared, "zone_prior"),
     (horizon, "horizon_multiplier"),
+    (horizon.Stream, "draw"),
     (settings.Adjacency, "protected"),
     (prepared, "noise_multiplier"),
     (mechanism.KNorm, "charge"),

@@ -11,7 +11,7 @@ import pytest
 from assurance_broken import HalfNoise, SkipsOne, broken, few_draws, prepared
 from scipy import stats
 
-from gridpriv.assurance import whole
+from gridpriv.assurance import independence, whole
 from gridpriv.assurance.adversary import answer, record_run, zone_agent
 from gridpriv.assurance.audit import (
     CHECKS,
@@ -19,6 +19,7 @@ from gridpriv.assurance.audit import (
     AuditPlan,
     AuditResult,
     LevelAudit,
+    _lanes,
     _runs,
     audit,
     audit_mechanism,
@@ -39,8 +40,9 @@ from gridpriv.assurance.statistic import (
     zone_levels,
 )
 from gridpriv.cli.assurance import _print_audit
-from gridpriv.core.errors import InputError
+from gridpriv.core.errors import InputError, SolverError
 from gridpriv.privacy.noise import NoiseStreams
+from gridpriv.zonal import protected_case
 from gridpriv.zonal.settings import Settings
 
 
@@ -288,6 +290,64 @@ class _Claims:
     nominal: float
     level: str = "messages"
     delta: float = 0.0
+
+
+LANES = (whole.series_findings, whole.stream_findings, whole.publish_findings)
+
+
+@pytest.mark.parametrize("lane", LANES)
+@pytest.mark.parametrize("noise", ["secure", "simulated"])
+def test_lanes_are_audited_with_either_noise(lane: Any, noise: str, monkeypatch: Any) -> None:
+    """Settings with secure noise were given the seed of the audit, and refused it."""
+    monkeypatch.setattr(protected_case, "RANGE_DRAWS", 2)
+    run = prepared(noise=noise, seed=1 if noise == "simulated" else None, budget="total:5")
+    assert whole.left_out(run) == {}
+    findings = lane(run)
+    assert findings
+    assert [finding for finding in findings if not finding.passed] == []
+
+
+ONE_RELEASE = ["central", "series", "stream", "publish"]
+
+
+@pytest.mark.parametrize(
+    ("given", "lanes", "reason"),
+    [
+        ({"noise_schedule": "round"}, ONE_RELEASE, "does not release demand once"),
+        ({"perturbation": "output"}, ONE_RELEASE, "does not release demand once"),
+        ({"mechanism": "gaussian"}, ["stream", "publish"], "no pure epsilon"),
+        ({"mechanism": "staircase"}, ["stream"], "mechanism must be knorm"),
+        ({"power_factor": "0.9..0.95"}, ["stream", "publish"], "power_factor must be left out"),
+    ],
+)
+def test_a_lane_that_is_left_out_is_named_with_the_reason(
+    given: dict[str, Any], lanes: list[str], reason: str, capsys: Any, monkeypatch: Any
+) -> None:
+    """All others run: none is left out because of an error."""
+    for name in ("bytes_findings", "state_findings", "noise_checks", "mechanism_laws"):
+        monkeypatch.setattr(independence, name, lambda *_: [])
+    for name in ("_last_step", "_values", "_loss_of_windows"):
+        monkeypatch.setattr(whole, name, lambda *_: Finding("stream", "1", "-", 0.0, 0.0))
+    monkeypatch.setattr(protected_case, "RANGE_DRAWS", 2)
+    run = prepared(**given)
+    findings, left_out = _lanes(run, AuditPlan())
+    assert list(left_out) == lanes
+    assert reason in left_out[lanes[0]]
+    assert ("publish" in {finding.check for finding in findings}) == ("publish" not in lanes)
+    _, other = target(run, None)
+    result = AuditResult(run, AuditPlan(), "1", other, tuple(findings), (), left_out)
+    _print_audit(result.as_dict())
+    shown = " ".join(capsys.readouterr().out.split())
+    assert all(f"Not audited, {lane}: {left_out[lane]}." in shown for lane in lanes)
+
+
+def test_a_publication_without_an_ac_optimum_is_named(monkeypatch: Any) -> None:
+    def unserved(*_: Any) -> None:
+        raise SolverError("no AC optimum serves it")
+
+    monkeypatch.setattr(protected_case, "protect", unserved)
+    _, left_out = _lanes(prepared(), AuditPlan(lanes=("publish",)))
+    assert left_out == {"publish": "no AC optimum serves it"}
 
 
 def test_under_noise_on_outputs_the_local_solution_is_the_release(

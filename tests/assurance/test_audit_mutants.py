@@ -25,6 +25,7 @@ QUICK = {
     "same_noise_in_every_zone": lambda run: noise_checks(with_fresh_noise(run), 0.999),
     "prior_by_private_demand": lambda run: state_findings(run, other_demands(run)),
     "stream_without_its_band": stream_findings,
+    "zones_of_a_stream_share_noise": stream_findings,
     "adjacency_of_half_beta": whole_run,
     "noise_of_more_than_the_budget": whole_run,
     "half_of_the_loss_is_charged": whole_run,
