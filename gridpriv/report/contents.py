@@ -29,8 +29,10 @@ from gridpriv.report.source import (
 from gridpriv.report.tables import Table, make_table
 from gridpriv.study import engine
 from gridpriv.zonal.documents import (
+    COMMITMENT_FILE,
     RESERVE_FILE,
     STORAGE_FILE,
+    CommitmentStep,
     Interchange,
     PlanBalance,
     ReserveStep,
@@ -182,6 +184,8 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
         yield StepRow.table, "Steps", steps
         yield StorageStep.table, "Storage by step", plan_table(study.folder, STORAGE_FILE)
         yield ReserveStep.table, "Reserves by step", plan_table(study.folder, RESERVE_FILE)
+        committed = plan_table(study.folder, COMMITMENT_FILE)
+        yield CommitmentStep.table, "Commitment by step", committed
     else:
         all_ran = len(text) and not text.failed.any()
         rows = text.drop(columns="failed") if all_ran else text
@@ -280,7 +284,7 @@ def _zones(study: Study) -> pd.DataFrame:
 
 
 def plan_table(folder: Path, name: str) -> pd.DataFrame:
-    """Return storage operation or reserves of a joint plan from its file; empty without one."""
+    """Return a table of a joint plan by step from its file; empty without one."""
     path = folder / name
     if not path.is_file():
         return pd.DataFrame()

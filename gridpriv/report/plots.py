@@ -43,7 +43,13 @@ from gridpriv.report.network import GridMap
 from gridpriv.report.source import REDISPATCH_SHED, Metric, budget_words, cost_metric, summary
 from gridpriv.study.record import STORED
 from gridpriv.study.run_folder import RunFolder, run_document
-from gridpriv.zonal.documents import RESERVE_FILE, SERIES_FILE, STORAGE_FILE, SeriesDocument
+from gridpriv.zonal.documents import (
+    COMMITMENT_FILE,
+    RESERVE_FILE,
+    SERIES_FILE,
+    STORAGE_FILE,
+    SeriesDocument,
+)
 from gridpriv.zonal.horizon import Horizon, Stream
 from gridpriv.zonal.prepared import zone_certificates
 from gridpriv.zonal.result import totals
@@ -410,7 +416,7 @@ def _copied(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _planned(run_folder: RunFolder, name: str) -> list[Json]:
-    """Return storage operation or reserves in every step of a joint plan; empty without one."""
+    """Return the rows of a table of a joint plan by step; empty without one."""
     rows: list[Json] = json_ready(plan_table(run_folder.store.folder, name).to_dict("records"))
     return rows
 
@@ -460,6 +466,7 @@ def _series_document(run_folder: RunFolder, horizon: Horizon, rows: list[Json]) 
         "coupled": list(horizon.chronology.coupled) if horizon.chronology is not None else [],
         "storage": _planned(run_folder, STORAGE_FILE),
         "reserves": (reserves := _planned(run_folder, RESERVE_FILE)),
+        "commitment": _planned(run_folder, COMMITMENT_FILE),
         "reserve_shortage_mw": _reserve_shortage(horizon, reserves),
         "privacy": {
             "mechanism": settings.effective_mechanism(),

@@ -95,7 +95,7 @@ def result(subject: Subject) -> Section | None:
             (message("steps", {}),),
             figures=() if (units := generation_chart(subject.study)) is None else (units,),
             charts=charts,
-            tables=subject.tables_named("outcome", "steps", "storage", "reserves"),
+            tables=subject.tables_named("outcome", "steps", "storage", "reserves", "commitment"),
             look=subject.look,
         )
     if subject.study.manifest.get("document") is not None:

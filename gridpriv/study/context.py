@@ -23,7 +23,12 @@ from gridpriv.core.threads import uninterrupted
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
 from gridpriv.privacy.release import Charging, Release
-from gridpriv.zonal.documents import RESERVE_FILE, STORAGE_FILE, StorageStep
+from gridpriv.zonal.documents import (
+    COMMITMENT_FILE,
+    RESERVE_FILE,
+    STORAGE_FILE,
+    StorageStep,
+)
 from gridpriv.zonal.opening import RoundRecord
 from gridpriv.zonal.prepared import Prepared, zone_datasets
 from gridpriv.zonal.result import RunResult
@@ -336,7 +341,7 @@ def _compared(result: RunResult, zones: Connect) -> RunResult:
 def _planned(
     horizon: Horizon, run_folder: RunFolder, known: DemandEstimates | None
 ) -> DayPlan | None:
-    """Plan coupled steps together; store storages and reserves."""
+    """Plan coupled steps together; store storages, reserves and commitment."""
     plan = horizon.plan(known)
     if plan is not None:
         from pandas import DataFrame
@@ -346,8 +351,12 @@ def _planned(
         case, steps = horizon.series.case, horizon.series.steps
         table = DataFrame(plan.rows(case, steps), columns=list(StorageStep.table.names))
         run_folder.store.text(STORAGE_FILE, frame_csv(table))
-        if reserves := plan.reserve_rows(case, steps):
-            run_folder.store.text(RESERVE_FILE, frame_csv(DataFrame(reserves)))
+        for file, rows in (
+            (RESERVE_FILE, plan.reserve_rows(case, steps)),
+            (COMMITMENT_FILE, plan.commitment_rows(case, steps)),
+        ):
+            if rows:
+                run_folder.store.text(file, frame_csv(DataFrame(rows)))
     return plan
 
 

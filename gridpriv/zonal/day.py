@@ -124,6 +124,25 @@ class DayPlan:
             for gen in holding
         ]
 
+    def commitment_rows(self, case: Case, steps: Sequence[str]) -> list[Json]:
+        """Return one row per step and generator that may be switched off.
+
+        Columns: :class:`gridpriv.zonal.documents.CommitmentStep`.
+        """
+        on = np.zeros((0, case.n_gen), bool) if self.running is None else self.running
+        starts = on & ~np.vstack([on[:1], on[:-1]])
+        return [
+            {
+                "step": name,
+                "gen": int(case.gen_row[switch.gen]),
+                "bus": int(case.bus_id[case.gen_bus[switch.gen]]),
+                "running": bool(on[t, switch.gen]),
+                "start_cost": switch.start_cost * float(starts[t, switch.gen]),
+            }
+            for t, name in enumerate(steps)
+            for switch in self.chronology.switches
+        ]
+
 
 def plan_day(prepared: Sequence[Prepared], chronology: Chronology) -> DayPlan:
     """Return the joint plan of all steps.

@@ -812,6 +812,7 @@ class ExchangeDocument(Analysis, name="exchange"):
 
 
 SERIES_FILE, STORAGE_FILE, RESERVE_FILE = "horizon.json", "storage.csv", "reserves.csv"
+COMMITMENT_FILE = "commitment.csv"
 
 
 class StorageStep(Row, name="storage"):
@@ -833,6 +834,16 @@ class ReserveStep(Row, name="reserves"):
     bus: Number = known("Bus: bus number")
     up_mw: Number = released("Reserve up: capacity held back below the upper limit")
     down_mw: Number = released("Reserve down: output held above the lower limit")
+
+
+class CommitmentStep(Row, name="commitment"):
+    """One generator that may be switched off, in one step of a joint plan."""
+
+    step: Text = known("Step: name of the step")
+    gen: Number = known("Generator: 1-based row of the source")
+    bus: Number = known("Bus: bus number")
+    running: Flag = released("Running: state of the generator in the step")
+    start_cost: Number = released("Start cost: cost of a start in this step, once", "$")
 
 
 LONGER = "epsilon of a bus that differs in every hour of a {0}; null without a pure epsilon"
@@ -884,6 +895,7 @@ class SeriesDocument(CaseDocument, Seeded, name="series"):
     coupled: Any = known("Coupling: inputs that couple steps, such as storage and ramps")
     storage: list[StorageStep] = part(StorageStep)
     reserves: list[ReserveStep] = part(ReserveStep)
+    commitment: list[CommitmentStep] = part(CommitmentStep)
     reserve_shortage_mw: Number = released(
         "Reserve shortage: largest part of the required reserve, up or down, that the plan of a "
         "step does not hold; null without a plan of reserves"

@@ -557,7 +557,15 @@ def _coupled(document: Json) -> Iterator[tuple[str, Json]]:
     costs = [step["cost"] for step in steps if step.get("cost") is not None]
     if costs and len(costs) == document["planned"]:
         hours = document["step_hours"]
-        yield "steps-total", {"cost": amount(hours * sum(costs), "$/h"), "hours": f"{hours:g}"}
+        starts = sum(row["start_cost"] for row in document.get("commitment") or [])
+        yield (
+            "steps-total",
+            {
+                "cost": amount(hours * sum(costs) + starts, "$/h"),
+                "hours": f"{hours:g}",
+                "starts": f", with {amount(starts, '$/h')} $ of start costs" if starts else "",
+            },
+        )
     if costs and "reserves" in coupled:
         yield "reserves-unpriced", {}
     if (document.get("reserve_shortage_mw") or 0.0) >= LEAST_MW:

@@ -3,16 +3,20 @@ generators that are off."""
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise, product
 
 import numpy as np
 import pytest
 
 from gridpriv import load_case, make_settings
+from gridpriv.cli.main import main
 from gridpriv.grid.chronology import Chronology
 from gridpriv.grid.scenarios import read_demand_series
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.ac.optimum import acopf
+from gridpriv.report.export import make_report
+from gridpriv.report.source import read_source
 from gridpriv.zonal.horizon import run_series
 
 TWO_BUSES = """function mpc = two
@@ -163,3 +167,30 @@ def test_the_commitment_keeps_ramps_between_steps_that_run(tmp_path):
     states = [step.physical for step in result.results]
     # the best of all schedules without ramps runs it in every step, at 15 instead of 20 $/MWh
     assert sum(state["cost"] for state in states) == pytest.approx(best - begun + 100, rel=1e-4)
+
+
+def test_the_command_states_units_and_their_start_costs(tmp_path, capsys):
+    """Four steps of one hour: 60 to 100 MW at 20 $/MWh, then 220 MW with a start at 100 $."""
+    text = two_buses(costs=LINEAR.format(no_load=500))
+    (tmp_path / "grid.m").write_text(text)
+    (tmp_path / "day.csv").write_text("step,load_scale\na,1\nb,1\nc,1\nd,2.2\n")
+    (tmp_path / "units.csv").write_text("gen,start_cost,min_up_hours,min_down_hours\n2,100,1,1\n")
+    words = ["run", str(tmp_path / "grid.m"), "--series", str(tmp_path / "day.csv")]
+    words += ["--commitment", str(tmp_path / "units.csv"), "--objective", "cost", "--zones", "1"]
+    words += ["--mechanism", "none", "--no-reference", "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    assert "Cost of all steps: 11151" in (printed := capsys.readouterr().out)
+    assert "with 100.00 $ of start costs" in printed
+    document = json.loads((tmp_path / "out" / "horizon.json").read_text())
+    rows = document["commitment"]
+    assert [(r["step"], r["running"], r["start_cost"]) for r in rows] == [
+        ("a", False, 0.0),
+        ("b", False, 0.0),
+        ("c", False, 0.0),
+        ("d", True, 100.0),
+    ]
+    assert {(r["gen"], r["bus"]) for r in rows} == {(2, 2)}
+    costs = [step["cost"] for step in document["steps"]]
+    assert costs == pytest.approx([2000, 2000, 2000, 5050], rel=1e-3)
+    shown = make_report(read_source(tmp_path / "out"))
+    assert "commitment" in {table.name for table in shown.tables}
