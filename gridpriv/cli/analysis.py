@@ -141,10 +141,11 @@ def _print_exchange(document: Json, seed: int | None) -> None:
         "congestion_cost": "congestion $/h",
         "tie_revenue": "tie revenue $/h",
     }
-    mw = dict.fromkeys(("net_position_mw", "least_mw", "most_mw"), "MW")
+    units = dict.fromkeys(("net_position_mw", "least_mw", "most_mw"), "MW")
+    units |= dict.fromkeys(("congestion_cost", "tie_revenue"), "$/h")
     model = document["ptdf_model"].upper()
     title = f"{document['case']}: exchange between zones (MW), PTDFs by {model} power flow"
-    output.print_records(title, zones, document["zones"], **mw)
+    output.print_records(title, zones, document["zones"], **units)
     output.say(output.worded("exchange-zones"))
     pairs = {
         "from_zone": "from",
