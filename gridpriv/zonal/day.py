@@ -41,6 +41,8 @@ LOOK_AHEAD = 24
 """Hours of a receding plan."""
 PLANNED = 0.8
 """Share of every ramp that a receding plan uses."""
+COMMITMENTS = 3
+"""Most commitments of a day: one whose plan sheds load is repeated with the losses of that plan."""
 FREE = GenCost(POLYNOMIAL, (0.0, 0.0))
 
 
@@ -153,7 +155,8 @@ def plan_day(prepared: Sequence[Prepared], chronology: Chronology) -> DayPlan:
         The steps; their estimated demand is read, or true demand without perturbation.
     chronology : Chronology
         Where it has switches, a commitment (:func:`gridpriv.power.ac.day.commitment`) meets
-        the demand and the losses of the plan in which all generators run.
+        the demand and the losses of the plan in which all generators run; where its own plan sheds
+        load, another one meets the larger losses.
 
     Raises
     ------
@@ -165,9 +168,15 @@ def plan_day(prepared: Sequence[Prepared], chronology: Chronology) -> DayPlan:
     case, count = first.case, len(prepared)
     inputs = (first.zones, demands, chronology, first.settings.voll, operating_unit(case))
     optimum, running = day_optimum(*inputs), None
-    if chronology.switches:
-        running = commitment(case, chronology, _need(optimum, case), first.settings.voll)
+    need = _need(optimum, case)
+    for _ in range(COMMITMENTS if chronology.switches else 0):
+        before, running = running, commitment(case, chronology, need, first.settings.voll)
+        if before is not None and np.array_equal(before, running):
+            break
         optimum = day_optimum(*inputs, running)
+        if not any(joint_plan(case, blocks).p_shed.any() for blocks in optimum.steps):
+            break
+        need = np.maximum(need, _need(optimum, case))  # its losses may be larger
     on = np.ones((count, case.n_gen), bool) if running is None else running
     output, prices, reserve = _coupled(optimum, case)
     output, reserve = np.where(on, output, 0.0), np.where(on, reserve, 0.0)  # without rounding

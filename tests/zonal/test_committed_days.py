@@ -169,6 +169,16 @@ def test_the_commitment_keeps_ramps_between_steps_that_run(tmp_path):
     assert sum(state["cost"] for state in states) == pytest.approx(best - begun + 100, rel=1e-4)
 
 
+def test_losses_of_the_committed_units_alone_shed_no_load(tmp_path):
+    """With both units on losses are 0.3 MW less than the first unit has left by itself."""
+    text = two_buses("110", "0", "120 20").replace("0.0001 0.01", "0.01 0.05")
+    result = committed(tmp_path, text, (0.7, 1.093), {2: 100})
+    best, begun = enumerated(result.series, {2: 100})
+    states = [step.physical for step in result.results]
+    assert sum(state["shed_mw"] for state in states) < 1e-3
+    assert sum(state["cost"] for state in states) + begun == pytest.approx(best, rel=2e-4)
+
+
 def test_the_command_states_units_and_their_start_costs(tmp_path, capsys):
     """Four steps of one hour: 60 to 100 MW at 20 $/MWh, then 220 MW with a start at 100 $."""
     text = two_buses(costs=LINEAR.format(no_load=500))
