@@ -113,7 +113,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
     from rich.table import Table
     from rich.text import Text
 
-    out, table = console(), Table(box=box.SIMPLE_HEAD)
+    out = console()
     cells = [[row[position] for row in rows] for position in range(len(columns))]
     numeric = [all(isinstance(c, int | float | Amount | None) for c in column) for column in cells]
     widths = [
@@ -125,9 +125,11 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
         for name, column in zip(columns, cells, strict=True)
     ]
     narrow = sum(wanted) + 3 * len(columns) + 1 > out.width
+    between = 1 if sum(widths) + 3 * len(columns) + 1 > out.width else 3
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, between // 2))
     # words are not broken as far as the width allows; numbers never
     taken = sum(width for width, number in zip(widths, numeric, strict=True) if number)
-    room = (out.width - 3 * len(columns) - 1 - taken) // max(numeric.count(False), 1)
+    room = (out.width - between * len(columns) - 1 - taken) // max(numeric.count(False), 1)
     for name, width, number in zip(columns, widths, numeric, strict=True):
         table.add_column(
             name,

@@ -8,6 +8,7 @@ import pytest
 
 from gridpriv.cli.output import print_table
 from gridpriv.cli.study import print_summary
+from gridpriv.core.text import amount
 from gridpriv.study.plan import DEFAULT_METHODS
 
 
@@ -67,3 +68,26 @@ def test_the_answer_of_a_comparison_splits_no_word_at_80_columns(costs, monkeypa
     assert ("cost of priv." in " ".join(printed.split())) is costs, "what no run has is no column"
     note = "balancing power; costs include its generation, no payment for it"
     assert note in " ".join(printed.split())
+
+
+def test_columns_move_together_before_words_are_broken(monkeypatch, capsys):
+    """The columns of ``plan`` on case14: nine heads were broken as in 'relea se'."""
+    monkeypatch.setenv("COLUMNS", "80")
+    heads = [
+        "release",
+        "schedule",
+        "ok",
+        "error MW",
+        "extra $/h",
+        "least $/h",
+        "most $/h",
+        "bal. MW",
+        "saved $/h",
+    ]
+    *costs, saved = (amount(cost, "$/h") for cost in (1314.46, 2.5, 3084.21, 1276.61))
+    error, drawn = amount(101.9, "MW"), amount(1.342, "MW")
+    rows = [["nothing", "central", "10/10", error, *costs, drawn, saved]]
+    print_table("T", heads, rows)
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    assert {"release", "schedule", "nothing", "central", "10/10"} <= set(printed.split())
