@@ -413,6 +413,16 @@ def test_a_state_that_does_not_go_with_its_ledger_is_refused(folder, case14, zon
     assert charged(folder, "1") == 3
 
 
+def test_an_older_ledger_and_state_together_are_refused_by_the_register(folder, case14, zones14):
+    parties = with_ledgers(folder, case14, zones14, 50.0)
+    older = (folder / "1" / "ledger").read_bytes()
+    parties.coordinator().zones(*ZONES).results()
+    shutil.rmtree(folder / "1" / "state")
+    (folder / "1" / "ledger").write_bytes(older)
+    again = Consortium(folder, ledger="ledger", timeout=2.0).coordinator()
+    assert "older than" in str(again.zones("1").result("1"))
+
+
 class Crash(BaseException):
     """A process that ends where it stands."""
 
