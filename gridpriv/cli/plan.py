@@ -180,14 +180,15 @@ def _worst_case(methods: list[Expected], best: Expected) -> list[str]:
     gap, cost = best.over_optimum, best.cost
     if best.release == "nothing" or gap is None or cost is None:
         return []
-    text, small = f"Largest extra cost in a scenario: {gap.most:.4g} $/h", SAME_COST * cost.median
+    text = f"Largest extra cost in a scenario: {gap.most:.4g} $/h with --release {best.release}"
+    small = SAME_COST * cost.median
     known = [(m.over_optimum, m) for m in methods if m.over_optimum and m.release != "nothing"]
     other, method = min(known, key=lambda pair: pair[0].most)
     if method.release == best.release or gap.most - other.most <= small:
         return [f"{text}."]
     equal_medians = abs(gap.median - other.median) <= small
     medians = f"; the medians differ by less than {LEVEL} of the cost" if equal_medians else ""
-    return [f"{text}, with --release {method.release} {other.most:.4g} $/h{medians}."]
+    return [f"{text}, {other.most:.4g} $/h with --release {method.release}{medians}."]
 
 
 def _command(best: Expected, chosen: Scenarios, args: argparse.Namespace) -> str:
@@ -240,8 +241,8 @@ def _summarise(document: Json) -> None:
         f"{document['total']:g} (pure, {named} noise)"
     )
     meanings = [
-        "ok: AC-feasible scenarios of all",
-        "error: expected error of the demand estimate in the worst zone, from public data",
+        "ok: number of AC-feasible scenarios / number of scenarios",
+        "error: expected error of the release in the worst zone, as gridpriv run states it",
     ]
     shown = ["over_optimum"] if priced else ["shed_mw", "balancing_mw"]
     if priced and any(row["shed_mw"] and row["shed_mw"]["most"] >= LEAST_MW for row in rows):
@@ -253,7 +254,9 @@ def _summarise(document: Json) -> None:
     if priced:
         columns += ["bal. MW", "saved $/h"]
         meanings.append("bal.: balancing power, for which costs include no payment (median)")
-        meanings.append("saved: cost below that of the prior-only baseline (median)")
+        meanings.append(
+            "saved: cost below prior-only in the same scenario (median of these differences)"
+        )
     if any(row["rounds"] == "central" for row in rows):
         meanings.append("central: one optimization of the released demand")
     figures = {row["release"]: {name: row[name] for name in FIGURES} for row in rows}

@@ -66,7 +66,8 @@ class Publishing(Part):
         "release",
         "auto",
         choices=RELEASES,
-        help="released statistics of demand (tree: bus values and totals)",
+        help="released statistics of demand: every bus, the total of the grid, both (tree), or the "
+        "one of least expected error (auto)",
     )
     mechanism: Mechanism | None = choice(
         None,

@@ -319,7 +319,8 @@ class Privacy(Part):
     mechanism: Mechanism | None = choice(
         None,
         NAMES,
-        "noise mechanism; knorm has less noise than laplace where p and q are both protected",
+        "noise mechanism; in one release knorm has less noise than laplace where p and q are both "
+        "protected",
         unset="knorm for demand with p and q protected, else laplace",
     )
     perturbation: Target = choice(
@@ -339,12 +340,13 @@ class Privacy(Part):
         parse_budget,
         "BUDGET",
         "total:E[,D], the privacy budget of all releases, or per-release:E[,D], that of each; E is "
-        "epsilon (smaller: more protection, more noise), D delta",
+        "epsilon (smaller: more protection, more noise), D delta; a total without D is pure, "
+        "which Gaussian noise cannot be",
     )
     delta: float = number(
         1e-5,
-        "delta of one Gaussian release where a budget per-release:E gives no D; with a total "
-        "budget only the delta at which the epsilon of one release is stated",
+        "delta of one Gaussian release, with --budget per-release:E without D; with a total it "
+        "changes no noise: the epsilon of one release is stated at it",
         check_delta,
     )
     target_delta: float = number(

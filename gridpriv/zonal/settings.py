@@ -243,8 +243,8 @@ class Grid(Scenario):
         "acceleration of rounds with planning soc: Newton steps of all zones together, or "
         "Anderson's method; needs update exact, penalty auto, start warm and noise drawn at most "
         "once",
-        unset="newton if these needs are met and consensus, solver and solver-tolerance are the "
-        "default; anderson if these needs are met, but one of the three is not; otherwise none",
+        unset="none if these needs are not met; else newton, or anderson where consensus, solver "
+        "or solver-tolerance is not the default",
     )
     convexity: float = number(
         1.0, "strong-convexity modulus alpha that the step rule strongly-convex assumes", positive
@@ -263,9 +263,9 @@ class Grid(Scenario):
     solver_tolerance: SolverTolerance = choice(
         "matched",
         get_args(SolverTolerance),
-        f"tolerance of Clarabel: tight is 1e-8; matched is 1e-8 up to {FEW_ZONES} zones and with "
-        "noise on objective or output; otherwise it is looser while the consensus residual is "
-        "large",
+        f"tolerance of Clarabel: tight, 1e-8; or matched, looser than 1e-8 while the consensus "
+        f"residual is large, if there are more than {FEW_ZONES} zones and no noise on objective or "
+        "output",
     )
 
 

@@ -36,7 +36,7 @@ CAUSES = {
     "island_mw": ("  on de-energized islands", ""),
     "unavoidable_mw": ("  in the AC optimum", "beyond islands"),
     "coordination_mw": ("  by coordination in zones", "noise-free run minus AC optimum"),
-    "noise_mw": ("  by noise", "this run minus the larger of these"),
+    "noise_mw": ("  by noise", "beyond AC optimum and noise-free"),
 }
 BASELINES = {
     "noise_free_cost": "cost, noise-free",
@@ -353,7 +353,8 @@ def bound_in_words(bound: str) -> str:
 
 def released(document: Json) -> list[Message]:
     """Return the released statistics of each zone, if they are not its buses; public."""
-    rows = document.get("released") or []
+    order = [zone["zone"] for zone in document["zones"]]
+    rows = sorted(document.get("released") or [], key=lambda row: order.index(row["zone"]))
     if not rows or document["settings"]["release"] in ("bus", "nothing"):
         return []
     lines = [message("released-statistics", {"statistics": "; ".join(_chosen(rows))})]

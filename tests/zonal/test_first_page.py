@@ -85,14 +85,18 @@ def test_nobody_is_said_to_export_who_serves_all(capsys, heavy):
     assert "and shed" not in " ".join(capsys.readouterr().out.split())
 
 
-def test_interchange_says_its_sign_and_keeps_the_maps_order(heavy, capsys):
+def test_interchange_and_releases_keep_the_maps_order(heavy, capsys):
     turned = heavy | {"final": json.loads(json.dumps(heavy["final"]))}
     turned["final"]["physical"]["interchange"].reverse()
+    turned["released"] = [
+        {"zone": zone, "statistics": "tree", "expected_error_mw": 1.0} for zone in "132"
+    ]
     summarise(turned)
     text = capsys.readouterr().out
     table = text[text.index("Interchange") :]
     assert table.startswith("Interchange (MW, exports positive; each zone bears half")
     assert re.findall(r"^  (\d)  ", table, re.M) == ["1", "2", "3"]
+    assert re.findall(r"zone (\d): bus values", table) == ["1", "2", "3"]
 
 
 @pytest.mark.parametrize(
