@@ -483,12 +483,11 @@ def _values(
     matrix = disclosure.level.strategy.matrix
     unit = int(np.argmax(np.abs(matrix).sum(axis=0))) if len(matrix) else 0
     worst = 0.0
-    for (p_signs, q_signs), (dp, dq) in product(
-        _signs(disclosure, generator), adversary.corners(adjacency)[:2]
-    ):
+    ends = np.array(adversary.corners(adjacency)[:2])  # of one side of the box, or of the band
+    middle, half = ends.mean(axis=0), (ends[0] - ends[1]) / 2.0
+    for (signs, other), side in product(_signs(disclosure, generator), (1.0, -1.0)):
         adjacent = days.copy()
-        adjacent[:, unit] += p_signs * dp
-        adjacent[:, unit + units] += q_signs * dq
+        adjacent[:, [unit, unit + units]] += np.outer(signs, middle) + np.outer(other, side * half)
         worst = max(worst, length(disclosure.measure(adjacent) - here, norm))
     label = f"bus {zone.network.case.bus_id[zone.own[unit]]}, all steps"
     allowed = declared + ROUNDING * (declared + float(np.abs(here).sum()))
@@ -498,7 +497,7 @@ def _values(
 def _signs(
     disclosure: TemporalDisclosure, generator: np.random.Generator
 ) -> list[tuple[Floats, Floats]]:
-    """Return the signs by step of p and of q: of every combination of coefficients, and random."""
+    """Return pairs of signs by step: of every combination of coefficients, and random ones."""
     rows = np.vstack([np.ones(disclosure.over.steps), disclosure.over.rows])
     weights = np.array(list(product((-1.0, 0.0, 1.0), repeat=len(rows))))
     weights = weights[np.abs(weights).sum(axis=1) > 0.0]
