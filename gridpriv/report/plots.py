@@ -449,7 +449,7 @@ def _reserve_shortage(horizon: Horizon, reserves: list[Json]) -> float | None:
 def _series_document(run_folder: RunFolder, horizon: Horizon, rows: list[Json]) -> Json:
     prepared, settings = horizon.prepared(0), horizon.settings
     drawn, interrupted = run_folder.releases(), run_folder.interrupted()
-    planned = horizon.planned_of(drawn)
+    planned = horizon.planned_of(run_folder.releases("planned"))
     certificates = zone_certificates(drawn, settings, prepared.rules, planned)
     case, seed = horizon.series.case, run_folder.runs.known_seed
     document = {

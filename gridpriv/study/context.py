@@ -30,7 +30,7 @@ from gridpriv.zonal.documents import (
     StorageStep,
 )
 from gridpriv.zonal.opening import RoundRecord
-from gridpriv.zonal.prepared import Prepared, zone_datasets
+from gridpriv.zonal.prepared import Prepared, Releases, zone_datasets
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.run import Admit, Planned, default_transport, reference, run_prepared
 from gridpriv.zonal.settings import Settings
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from gridpriv.zonal.day import DayPlan
     from gridpriv.zonal.horizon import DemandEstimates, Horizon
 
+NO_ATTEMPTS: tuple[Releases, Releases] = ({}, {})
+"""Drawn and planned releases of a run without earlier attempts."""
 Progress = Callable[[str, int | None], AbstractContextManager[Callable[..., None]]]
 """From a label and a number of steps (None: unknown) to a display with ``advance(note)``."""
 
@@ -207,7 +209,7 @@ class RunContext:
         """
         with ExitStack() as stack:
             run_folder: RunFolder | None = None
-            earlier: Mapping[str, Mapping[Release, int]] = {}
+            earlier = NO_ATTEMPTS
             if self.out is not None:
                 values = (case, prepared.zoning, prepared.settings, prepared.seed)
                 run_folder = stack.enter_context(self.open_folder(self.out, *values))
@@ -215,7 +217,7 @@ class RunContext:
                     with self.progress(case.name, 0):
                         _finish(run_folder, self.copies, show)
                     return None
-                earlier = run_folder.earlier().get(0, {})
+                earlier = run_folder.earlier().get(0, NO_ATTEMPTS)
 
             load = time.perf_counter() - self.began
 
@@ -223,7 +225,7 @@ class RunContext:
                 total = load + result.timing.total
                 timing = replace(result.timing, load=load, total=total)
                 result = replace(result, timing=timing)
-                result = result.including(earlier)
+                result = result.including(*earlier)
                 if run_folder is not None:
                     try:
                         run_folder.add(0, result)
@@ -282,8 +284,8 @@ class RunContext:
                     def store(
                         result: RunResult, number: int = number, plan: DayPlan | None = plan
                     ) -> None:
-                        of_step = {} if once else earlier.get(number, {})
-                        run_folder.add(number, result.including(of_step), plan)
+                        of_step = NO_ATTEMPTS if once else earlier.get(number, NO_ATTEMPTS)
+                        run_folder.add(number, result.including(*of_step), plan)
 
                     result = horizon.run_step(
                         number,

@@ -1,8 +1,8 @@
 """The folder of a run, or of a series of runs under one budget: runs of a store.
 
 Before a run draws its first noise, its planned releases are on disk; its actual releases replace
-them when it ends, early or not. So a killed run counts with its planned releases. The table of
-charges keeps the planned ones of a run that ended early, for its total at a delta.
+them when it ends, early or not. So a killed run counts with its planned releases. The planned ones
+of a run that ended early are kept next to its actual ones, for its total at a delta.
 
 A public folder has neither seed nor digest of demand, which identify an interrupted run so that it
 draws nothing twice. Until all runs are finished they are in ``.NAME.unfinished``, readable by the
@@ -108,14 +108,16 @@ class RunFolder:
         done = {run for run, status in self.store.stored().items() if status == "done"}
         return [n for n in range(len(self.runs.steps)) if _run(n) not in done]
 
-    def earlier(self) -> dict[int, Released]:
-        """Return the releases of earlier attempts, by run; a repeated draw is no further one."""
+    def earlier(self) -> dict[int, tuple[Released, Released]]:
+        """Return the drawn and the planned releases of earlier attempts, by run.
+
+        A repeated draw is no further release.
+        """
         rows = self._release_rows()
         if self._repeats or rows.empty:
             return {}
-        return {
-            int(run): _releases(of_run.to_dict("records")) for run, of_run in rows.groupby("run")
-        }
+        attempts = {int(run): of_run.to_dict("records") for run, of_run in rows.groupby("run")}
+        return {n: (_releases(own), _releases(own, "planned")) for n, own in attempts.items()}
 
     def interrupted(self) -> int:
         """Return the largest number of releases of a zone in interrupted attempts."""
@@ -182,9 +184,12 @@ class RunFolder:
             self.store.finish(manifest_totals)
             remove(_unfinished(self.store.folder))
 
-    def releases(self) -> dict[str, Counter[Release]]:
-        """Return the releases of every zone in all runs, including those that ended early."""
-        return _releases(self._release_rows().to_dict("records"))
+    def releases(self, number: str = "count") -> dict[str, Counter[Release]]:
+        """Return the releases of every zone in all runs, including those that ended early.
+
+        ``number`` is ``count``, of drawn ones, or ``planned``.
+        """
+        return _releases(self._release_rows().to_dict("records"), number)
 
     def _release_rows(self) -> pd.DataFrame:
         return read_study(self.store.folder).tables.get("releases", pd.DataFrame())
@@ -379,10 +384,11 @@ def _drawn_tables(releases: Released, planned: Released, *, early: bool) -> Tabl
             "bound_source": release.sensitivity.bound_source,
             "assumed": release.assumed,
             "share": release.sensitivity.share,
-            "count": count,
+            "count": releases.get(zone, {}).get(release, 0),
+            "planned": count,
         }
-        for zone, counts in releases.items()
-        for release, count in counts.items()
+        for zone, counts in planned.items()
+        for release, count in (Counter(counts) | Counter(releases.get(zone, {}))).items()
     ]
     charges = charge_rows(record.certified(planned), record.certified(releases))
     return {"releases": rows, "charges": charges}
@@ -405,7 +411,9 @@ def _known_tables(horizon: Horizon, known: DemandEstimates) -> Tables:
     }
 
 
-def _releases(rows: Iterable[Mapping[str, Any]]) -> dict[str, Counter[Release]]:
+def _releases(
+    rows: Iterable[Mapping[str, Any]], number: str = "count"
+) -> dict[str, Counter[Release]]:
     norms: Json = {"1": 1, "2": 2}
     kinds = {kind.__name__: kind for kind in MECHANISMS.values()}
     counts: dict[str, Counter[Release]] = {}
@@ -414,5 +422,6 @@ def _releases(rows: Iterable[Mapping[str, Any]]) -> dict[str, Counter[Release]]:
         norm = norms.get(row["norm"], row["norm"])
         sensitivity = Sensitivity(row["sensitivity"], norm, row["bound_source"], row["share"])
         release = Release(mechanism, sensitivity, row["assumed"])
-        counts.setdefault(row["zone"], Counter())[release] += row["count"]
+        if count := row.get(number, row["count"]):  # without it in a folder of an earlier version
+            counts.setdefault(row["zone"], Counter())[release] += count
     return counts

@@ -332,6 +332,7 @@ class DrawRow(OfStep, OfZone, name="releases"):
     assumed: Number = known("Assumed sensitivity: sensitivity that sets the noise scale")
     share: Number = known("Largest share: larger part of the sensitivity, active or reactive")
     count: Number = released("Count: number of releases; an upper bound after an early end")
+    planned: Number = released("Planned: number of planned releases")
 
 
 class LikelyDemand(OfStep, OfZone, OfBus, name="released"):

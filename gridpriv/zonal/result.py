@@ -153,17 +153,20 @@ class FinishedRun(Instance):
     reference: Reference | None = None
     interrupted: int = 0
 
-    def including(self, earlier: Releases) -> Self:
+    def including(self, earlier: Releases, planned_earlier: Releases) -> Self:
         """Return the result with the releases of interrupted attempts at this run in its totals."""
         if not earlier:
             return self
         drawn, planned = (
             {
-                zone: Counter(releases.get(zone, {})) + Counter(earlier.get(zone, {}))
+                zone: Counter(releases.get(zone, {})) + Counter(before.get(zone, {}))
                 for zone in self.zoning.names
-                if zone in releases or zone in earlier
+                if zone in releases or zone in before
             }
-            for releases in (self.trace.releases, self.trace.counted)
+            for releases, before in (
+                (self.trace.releases, earlier),
+                (self.trace.counted, planned_earlier),
+            )
         )
         return replace(
             self,

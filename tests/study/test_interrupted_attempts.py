@@ -1,14 +1,20 @@
 """Totals of a run that was killed after its releases were charged, and then continued."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gridpriv.cli.main import main
+from gridpriv.consensus import coordinator
 from gridpriv.core.store import read_manifest, read_study
 from gridpriv.grid.scenarios import FORECAST
+from gridpriv.privacy.accounting import total_epsilon
+from gridpriv.privacy.mechanism import Charge
 from gridpriv.study.run_folder import RunFolder
+from gridpriv.zonal import run as zonal_run
 
 RUN = ["run", "case14", "--budget", "total:1", "--no-reference", "--quiet"]
 
@@ -221,3 +227,39 @@ def test_a_forecast_with_other_spreads_is_another_prior(
     assert "other public_demand)" in capsys.readouterr().err
     write(0.1)
     assert main([*words, "--resume"]) == 0
+
+
+def test_an_attempt_that_ended_early_counts_with_its_planned_releases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a delta, in the certificate of the continued run as in its folder."""
+    words = ["run", "case14", "--noise-schedule", "round", "--rounds", "60", "--noise", "secure"]
+    words += ["--budget", "per-release:0.1", "--no-reference", "--quiet"]
+    words += ["--out", str(tmp_path / "out")]
+    rounds = coordinator.rounds
+
+    def interrupted(*given: Any) -> Iterator[Any]:
+        for turn in rounds(*given):
+            yield turn
+            if turn.number == 50:
+                raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(zonal_run, "rounds", interrupted)
+        assert main(words) == 130
+    assert main([*words, "--resume"]) == 0
+    privacy = json.loads((tmp_path / "out" / "run.json").read_text())["privacy"]
+    assert (privacy["releases_per_zone"], privacy["interrupted_releases_per_zone"]) == (110, 50)
+    assert privacy["total_pure"] == pytest.approx(11.0)
+    (charge,) = {tuple(row) for row in charged(tmp_path / "out")}
+    planned = total_epsilon({Charge(*charge): 120}, 1e-5)
+    assert privacy["total"]["epsilon"] == pytest.approx(planned, rel=1e-9)
+    (total,) = read_manifest(tmp_path / "out")["totals"]
+    assert total["epsilon"] == pytest.approx(planned, rel=1e-9)
+    assert total["pure"] == pytest.approx(11.0)
+
+
+def charged(folder: Path) -> list[list[Any]]:
+    """Return kind and parameters of every charge."""
+    table = read_study(folder).tables["charges"]
+    return table[["kind", "parameter", "second"]].values.tolist()
