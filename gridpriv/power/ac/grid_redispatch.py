@@ -544,7 +544,8 @@ def redispatch_grid(
 
     Where the outcome sheds load, is infeasible, or costs clearly more than the first plans, zones
     restart from the agreed boundary. Restarts have hard limits, then interchange deviations at the
-    price of load shedding (unless nothing is shed), then less firmness (``FIRMNESS_FACTORS``).
+    price of load shedding (unless nothing is shed), then less firmness (``FIRMNESS_FACTORS``), then
+    no value of tie-end voltages: of a schedule far from the true state it is misleading.
     Where only the cost is high, all zones also take damped steps together, from their first plans
     and from the best outcome. The best outcome has the least severity, including excessive
     balancing power (``BALANCING_SEVERITY``), then the least cost with balancing power.
@@ -576,12 +577,15 @@ def redispatch_grid(
     restarts = [[replace(b, firmness=k * b.firmness) for b in agreed] for k in FIRMNESS_FACTORS]
     if first.state is None or not search.is_served(best) or search.shedding(first):
         restarts.insert(0, [replace(b, firm=True) for b in agreed])
+    unvalued = [replace(b, valuation=None, firmness=1.0) for b in agreed]
+    if any(b.valuation is not None for b in agreed):
+        restarts.append(unvalued)
     for start in (agreed, *restarts):
         if search.is_served(best) and not search.exceeds_cost(best, first):
             return best
         begin = first if start is agreed else search.restarted(start, best)
         worse = begin.severity > RESTART_FACTOR * best.severity > RESTART_FACTOR**2
-        if start is agreed or not worse:
+        if start is agreed or start is unvalued or not worse:
             best = search.better(best, _replanned(search, start, begin))
     for free in (True, False):
         if search.exceeds_cost(best, first):
