@@ -609,11 +609,13 @@ def _again(was: Json, manifest: Json) -> str:
 
 
 def _compared(entry: Any) -> Any:
-    """Return an entry for comparison: of a setting's file its digest, not its path."""
+    """Return an entry for comparison: a setting that names a file has the file's digest."""
     if not isinstance(entry, dict) or "settings" not in entry:
         return entry
-    settings = {k: v for k, v in entry["settings"].items() if f"{k}_sha256" not in entry}
-    return entry | {"settings": settings, "ledger": entry.get("ledger", False)}
+    others, settings = {"ledger": False} | entry, dict(entry["settings"])
+    for name, value in settings.items():
+        settings[name] = others.pop(f"{name}_sha256", value)
+    return others | {"settings": settings}
 
 
 def _differing(stored: Json, requested: Json) -> list[str]:

@@ -200,7 +200,9 @@ def test_a_run_is_continued_with_the_same_prior_at_any_path_and_not_with_another
     (tmp_path / "other.csv").write_text("\n".join(["bus,pd_mw,qd_mvar", *PRIOR[:-1], "14,20,5"]))
     capsys.readouterr()
     assert main([*words, str(tmp_path / "other.csv")]) == 2
-    assert "other public_demand)" in capsys.readouterr().err
+    assert "other settings (public_demand)" in capsys.readouterr().err
+    assert main(words[:-1]) == 2
+    assert "other settings (public_demand)" in capsys.readouterr().err
     (tmp_path / "prior.csv").rename(tmp_path / "copy.csv")
     monkeypatch.chdir(tmp_path)
     assert main([*words, "copy.csv"]) == 0
@@ -224,7 +226,7 @@ def test_a_forecast_with_other_spreads_is_another_prior(
     write(0.2)
     capsys.readouterr()
     assert main([*words, "--resume"]) == 2
-    assert "other public_demand)" in capsys.readouterr().err
+    assert "other settings (public_demand)" in capsys.readouterr().err
     write(0.1)
     assert main([*words, "--resume"]) == 0
 
