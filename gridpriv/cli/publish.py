@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,15 @@ from gridpriv.cli import flags
 from gridpriv.cli.flags import Command
 from gridpriv.cli.output import print_result, print_table, say, worded
 from gridpriv.core.errors import InputError, not_allowed, positive
-from gridpriv.core.files import StorageError, sealed, write_texts
+from gridpriv.core.files import (
+    DamagedError,
+    MissingFileError,
+    StorageError,
+    read_bytes,
+    read_sealed,
+    sealed,
+    write_texts,
+)
 from gridpriv.core.settings import Part, changed, choice, count, names, number
 from gridpriv.core.text import Json, amount, counted, csv_text
 from gridpriv.privacy.adjacency import Beta, Protects
@@ -113,6 +122,7 @@ def execute(args: argparse.Namespace) -> int:
     """Release, project, write the files, and list them."""
     path, chosen = _out_path(args), _chosen(args)
     _refuse_inputs(args, path)
+    earlier = _earlier(path)
     settings = chosen.settings()
     case = flags.given_case(args)
     settings.adjacency(case)  # refuses, or warns of, a distance outside this grid's range
@@ -120,7 +130,7 @@ def execute(args: argparse.Namespace) -> int:
     with _charged(args, case, settings, planned) as charge:
         copy = draw(charge or (lambda *_: None))
         run = None if charge is None else charge.run_id
-    document = _write(chosen, path, copy, run)
+    document = _write(chosen, path, earlier, copy, run)
 
     def show() -> None:
         summarise(document)
@@ -166,6 +176,22 @@ def _refuse_inputs(args: argparse.Namespace, path: Path) -> None:
                 raise InputError(f"{file} is read as {given}. Give another --out.")
 
 
+def _earlier(path: Path) -> list[Path]:
+    """Return the unchanged companion files of an earlier publication, as its certificate says."""
+    companions = [path.with_name(path.stem + ending) for ending in ENDINGS]
+    try:
+        listed = {row["name"]: row["sha256"] for row in read_sealed(companions[-1])["files"]}
+    except (MissingFileError, DamagedError, LookupError, TypeError):  # none, or another file
+        return []
+    return [
+        file
+        for file in companions
+        if file.name in listed
+        and file.exists()
+        and hashlib.sha256(read_bytes(file)).hexdigest() == listed[file.name]
+    ]
+
+
 def _prepared(
     args: argparse.Namespace, chosen: Publishing, case: Case, settings: Settings
 ) -> tuple[Mapping[Drawn, int], Callable[[Any], ProtectedCase | ProtectedSeries]]:
@@ -200,7 +226,11 @@ def _charged(
 
 
 def _write(
-    chosen: Publishing, path: Path, copy: ProtectedCase | ProtectedSeries, run: str | None
+    chosen: Publishing,
+    path: Path,
+    earlier: Collection[Path],
+    copy: ProtectedCase | ProtectedSeries,
+    run: str | None,
 ) -> Json:
     """Write the case and its accompanying files; return the certificate."""
     from gridpriv.grid.convert import function_name, matpower_text
@@ -238,7 +268,8 @@ def _write(
     files[f"{path.stem}.datasheet.md"] = data_sheet(document, notes)
     files[f"{path.stem}.certificate.json"] = sealed(document, indent=2)
     try:
-        write_texts({path.with_name(name): text for name, text in files.items()})
+        written = {path.with_name(name): text for name, text in files.items()}
+        write_texts(written, set(earlier) - set(written))
     except StorageError as error:
         paid = "" if run is None else "; its release is drawn and charged to the ledger"
         raise StorageError(

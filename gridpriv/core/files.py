@@ -110,12 +110,19 @@ def write_text(path: Path, text: str, *, private: bool) -> None:
     write_bytes(path, text.encode("utf-8"), private=private)
 
 
-def write_texts(files: Mapping[Path, str]) -> None:
+def write_texts(files: Mapping[Path, str], obsolete: Collection[Path] = ()) -> None:
     """Write several public UTF-8 texts of one folder: all are on disk before the first is renamed.
 
     Earlier texts at the same paths are removed first, the last one before the others, except the
     first, which is replaced. So files of two calls are never next to each other, and the last one
     is there only with all others.
+
+    Parameters
+    ----------
+    files : mapping of Path to str
+        In the order in which they are renamed.
+    obsolete : collection of Path
+        Further files of an earlier call, to be removed.
 
     Raises
     ------
@@ -130,7 +137,7 @@ def write_texts(files: Mapping[Path, str]) -> None:
                 file.flush()
                 os.fsync(file.fileno())
         first, *others = files
-        for path in reversed(others):
+        for path in (*reversed(others), *obsolete):
             remove(path)
         with storing(f"write {first}"):
             flush_path(first.parent)

@@ -293,3 +293,16 @@ def test_what_the_grid_cannot_serve_is_projected_and_reported(here, capsys) -> N
 def test_a_delta_is_refused_by_name(capsys, tmp_path):
     assert main(["publish", "case14", "--total", "1,1e-5", "--out", str(tmp_path / "p.m")]) == 2
     assert "publish gives pure privacy, without a delta" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_scenarios_of_a_replaced_publication_are_removed_unless_they_were_edited(
+    edited, here
+) -> None:
+    words = ["publish", *WORDS, "--release", "total", "--out", "own.m", "--quiet"]
+    assert main([*words, "--scenarios", "1"]) == 0
+    assert (here / "own.scenarios.csv").exists()
+    if edited:
+        (here / "own.scenarios.csv").write_text("mine")
+    assert main(words) == 0
+    assert (here / "own.scenarios.csv").exists() == edited
