@@ -48,6 +48,7 @@ GRIDS = {
 PAIRS = ((10, 1.0), (10, 5.0), (20, 5.0), (10, 0.5), (20, 0.5))
 """beta in MW and total epsilon. Equal ratios draw equal noise: (20, 1) is (10, 0.5)."""
 PRIORS = {"capacity": None, "10 %": 0.1, "30 %": 0.3}
+SOLVER_ERROR_MW = 1e-5
 RELEASES = ("bus", "total", "tree", "auto")
 COLUMNS = (
     "grid",
@@ -199,7 +200,8 @@ def markdown(table: pd.DataFrame) -> str:
             for noise in noises:
                 cells = [at[(at["method"] == m) & (at["noise"] == noise)] for m in RELEASES]
                 words = [cell(silent.iloc[0]), *(cell(c.iloc[0]) if len(c) else "" for c in cells)]
-                words += [f"{c.iloc[0].balancing_mw:.3g}" for c in (silent, cells[-1])]
+                drawn = (float(f"{c.iloc[0].balancing_mw:.3g}") for c in (silent, cells[-1]))
+                words += [f"{mw if mw >= SOLVER_ERROR_MW else 0.0:g}" for mw in drawn]
                 lines.append(f"| {prior} | {noise:g} | " + " | ".join(words) + " |")
         lines.append("")
     return "\n".join(lines)
