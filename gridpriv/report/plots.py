@@ -439,11 +439,9 @@ def _reserve_shortage(horizon: Horizon, reserves: list[Json]) -> float | None:
     if horizon.chronology is None or not reserves:
         return None
     required = horizon.series.case.base_mva * horizon.chronology.reserve_required
-    steps = {name: number for number, name in enumerate(horizon.series.steps)}
-    held = np.zeros_like(required)
-    for row in reserves:
-        held[:, steps[row["step"]]] += row["up_mw"], row["down_mw"]
-    return float(np.maximum(required - held, 0.0).max())
+    by_step = np.array([[row["up_mw"], row["down_mw"]] for row in reserves])
+    held = by_step.reshape(required.shape[1], -1, 2).sum(axis=1)  # rows are in the order of steps
+    return float(np.maximum(required - held.T, 0.0).max())
 
 
 def _series_document(run_folder: RunFolder, horizon: Horizon, rows: list[Json]) -> Json:

@@ -237,7 +237,8 @@ def test_the_command_writes_what_storages_do(tmp_path, capsys):
 
 def test_a_reserve_that_no_plan_holds_is_stated(tmp_path, capsys):
     """Generator 2 has 140 MW: of 300 MW it can hold 140 at most. It was short without a word."""
-    (tmp_path / "day.csv").write_text("step,load_scale\nnight,0.6\nday,1\n")
+    # names that a spreadsheet or pandas would read as something else
+    (tmp_path / "day.csv").write_text("step,load_scale\nNA,0.6\n=day,1\n")
     (tmp_path / "reserves.csv").write_text("gen,up_mw,down_mw\nrequired,300,0\n2,300,0\n")
     words = ["run", "case14", "--series", str(tmp_path / "day.csv"), "--objective", "cost"]
     words += ["--mechanism", "none", "--reserves", str(tmp_path / "reserves.csv"), "--json"]
