@@ -102,6 +102,7 @@ def _dataset(args: argparse.Namespace, settings: LearnSettings) -> Dataset:
 def _run(args: argparse.Namespace) -> int:
     from gridpriv.learning.algorithms.base import Checkpoint
     from gridpriv.learning.datasets import dataset_name
+    from gridpriv.privacy.ledger import ledger_identity
     from gridpriv.study.learned import charging, store_learning_run
     from gridpriv.study.run_folder import RUN_FILE
 
@@ -142,7 +143,7 @@ def _run(args: argparse.Namespace) -> int:
         words = [args.dataset, *as_flags(settings), *flags.given_words(args, *flags.LEDGER_FLAGS)]
         repeat = shlex.join(["gridpriv", "learn", "run", *words])
         options: Json = {"public": args.public, "resume": args.resume, "repeat": repeat}
-        options["charged"] = args.ledger is not None
+        options["ledger"] = ledger_identity(args.ledger, args.ledger_key)
         document = store_learning_run(folder, args.dataset, dataset, settings, run, **options)
         if was_finished:
             with progress(args, dataset.name, 0):

@@ -306,10 +306,13 @@ DIFFERS = {
     "cases": "other cases or zone maps",
     "version": "another version of gridpriv",
 }
-LEDGER = {
-    True: "with --ledger: give the same --ledger PATH as before",
-    False: "without --ledger: leave it out",
-}
+
+
+def _ledger_remedy(was: str, now: str) -> str:
+    """Return how a study was begun, and the remedy, from identities of the ledgers."""
+    if not was:
+        return "without --ledger: leave it out"
+    return f"with {'another ' * bool(now)}--ledger: give the same --ledger PATH as before"
 
 
 class Store:
@@ -442,7 +445,7 @@ class Store:
             if key == "study" and _differing(was, now) == ["ledger"]:
                 raise InputError(
                     f"out = {str(self.folder)!r} holds a {before['kind']} that was begun "
-                    f"{LEDGER[was['ledger']]}, or name another folder"
+                    f"{_ledger_remedy(was['ledger'], now['ledger'])}, or name another folder"
                 )
             if was != now:
                 raise InputError(
@@ -548,12 +551,10 @@ def open_store(
         try:
             store.start(manifest, common, resume)
             yield store
-        except InputError:
-            if new:
+        except (InputError, BudgetError, RunError, KeyboardInterrupt) as error:
+            if new and isinstance(error, InputError | BudgetError):
                 store.leave_nothing()
-            raise
-        except (RunError, BudgetError, KeyboardInterrupt) as error:
-            if store.unfinished:
+            if store.unfinished and not isinstance(error, InputError):
                 error.add_note(_hint(store, manifest["planned"]))
             raise
 
@@ -612,7 +613,7 @@ def _compared(entry: Any) -> Any:
     """Return an entry for comparison: a setting that names a file has the file's digest."""
     if not isinstance(entry, dict) or "settings" not in entry:
         return entry
-    others, settings = {"ledger": False} | entry, dict(entry["settings"])
+    others, settings = entry | {"ledger": entry.get("ledger") or ""}, dict(entry["settings"])
     for name, value in settings.items():
         settings[name] = others.pop(f"{name}_sha256", value)
     return others | {"settings": settings}

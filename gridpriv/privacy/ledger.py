@@ -194,7 +194,7 @@ def grant(
     refuse_shared(owners)
     accounts = [unit.account for dataset in owners for unit in dataset.units if unit.account]
     register = Register(Path(path))
-    with register.granting(accounts, lambda: _identity(Path(path), key)):
+    with register.granting(accounts, lambda: _complete_identity(Path(path), key)):
         ledger = OpenLedger(Path(path), key)
         with ledger.file.making() as rows:
             ledger.take(rows)
@@ -203,10 +203,20 @@ def grant(
         register.note(ledger.identity, ledger.file.head)
 
 
-def _identity(path: Path, key: Path | None) -> str:
-    """Return the MAC of a ledger's first row; an empty text where there is no complete ledger."""
+def ledger_identity(path: str | Path | None, key: str | Path | None = None) -> str:
+    """Return the MAC of a ledger's first row (public), the same at every path of the ledger.
+
+    It is an empty text without a path, and for a ledger without rows.
+    """
+    if path is None:
+        return ""
+    return read_open_ledger(Path(path), None if key is None else Path(key))[0].identity
+
+
+def _complete_identity(path: Path, key: Path | None) -> str:
+    """Return the identity of a ledger; an empty text where there is no complete ledger."""
     try:
-        return read_open_ledger(path, key)[0].identity
+        return ledger_identity(path, key)
     except InputError:
         return ""
 

@@ -185,11 +185,12 @@ class RunContext:
     ) -> AbstractContextManager[RunFolder]:
         """Return the folder of a run, or a series; it is locked until its context ends."""
         repeated = settings if settings.noise == "secure" else replace(settings, seed=seed)
+        from gridpriv.privacy.ledger import ledger_identity
         from gridpriv.study.run_folder import Runs, open_runs  # imports pandas
 
         runs = Runs(case, zoning, settings, seed, series, self.repeat(repeated))
-        charged = self.ledger is not None
-        return open_runs(folder, runs, public=self.public, resume=self.resume, charged=charged)
+        ledger = ledger_identity(self.ledger, self.ledger_key)
+        return open_runs(folder, runs, public=self.public, resume=self.resume, ledger=ledger)
 
     def run(
         self,

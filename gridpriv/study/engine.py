@@ -150,7 +150,7 @@ class Data(Seeds):
     fingerprint: Text = private("Fingerprint: SHA-256 of the data")
     demand_sha256: Text = private("Digest: SHA-256 of the demand")
     public_demand_sha256: Text = known("Public digest: SHA-256 of the given public demand")
-    ledger: Flag = known("Ledger: flag of a run whose releases are charged to a ledger")
+    ledger: Text = known("Ledger: identity of the charged ledger, the MAC of its first row")
 
 
 PLANNED = (

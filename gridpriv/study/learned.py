@@ -461,7 +461,7 @@ def store_learning_run(
     *,
     public: bool = False,
     resume: bool = False,
-    charged: bool = False,
+    ledger: str = "",
     repeat: str = "",
 ) -> Json:
     """Run and store one run on a data set, or read a stored run; return its document.
@@ -476,8 +476,8 @@ def store_learning_run(
         Returns the result, given the checkpoint writer of the run.
     public : bool
         Leave out values computed from private data, and seeds.
-    charged : bool
-        True if a ledger is charged, for every attempt at a round.
+    ledger : str
+        Identity of the ledger that is charged for every attempt at a round; empty without one.
     repeat : str
         The command that repeats the run.
 
@@ -493,7 +493,7 @@ def store_learning_run(
         **_data(dataset),
         "settings": plans.as_written(given),
         "seeds": [settings.seed],
-        "ledger": charged,
+        "ledger": ledger,
     }
     title = f"A run of {settings.algorithm} on {dataset.name}"
     question = "How well does this run learn, and what does it protect?"
@@ -505,7 +505,7 @@ def store_learning_run(
     with open_store(out, manifest, resume=resume) as store:
         if not store.stored():
             checkpoints = make_checkpoint_writer(
-                out, dataset, settings, resume=resume, charged=charged
+                out, dataset, settings, resume=resume, charged=bool(ledger)
             )
             result, row = (
                 run(checkpoints),

@@ -235,7 +235,7 @@ class RunFolder:
 
 @contextmanager
 def open_runs(
-    folder: Path, runs: Runs, *, public: bool, resume: bool, charged: bool
+    folder: Path, runs: Runs, *, public: bool, resume: bool, ledger: str
 ) -> Iterator[RunFolder]:
     """Lock a folder for a run or series; start it, or continue it.
 
@@ -245,8 +245,8 @@ def open_runs(
         Leave out whatever is computed from private demand, and seeds.
     resume : bool
         Go on with what the folder holds.
-    charged : bool
-        True if a ledger is charged, for every attempt at a run.
+    ledger : str
+        Identity of the ledger that is charged for every attempt at a run; empty without one.
 
     Raises
     ------
@@ -255,7 +255,7 @@ def open_runs(
     """
     if public:
         refuse_unprotected(runs.settings.effective_mechanism())
-    manifest = _manifest(runs, public=public, charged=charged)
+    manifest = _manifest(runs, public=public, ledger=ledger)
     # the grid of the run: branches out of service are not in its tables
     drawn = ZonedCase(runs.case.without(runs.settings.outage), runs.zoning)
     network = partial(network_rows, {(runs.case.name, ""): drawn})
@@ -267,7 +267,7 @@ def open_runs(
             raise not_allowed(
                 "seed", runs.known_seed, f"{recorded}, with which the {runs.kind} was begun"
             )
-        yield RunFolder(store, runs, repeats=runs.known_seed is not None and not charged)
+        yield RunFolder(store, runs, repeats=runs.known_seed is not None and not ledger)
 
 
 def run_document(folder: Path) -> Json | None:
@@ -335,7 +335,7 @@ def recorded_seed(folder: Path) -> int | None:
     return None if seed is None else int(seed)
 
 
-def _manifest(runs: Runs, *, public: bool, charged: bool) -> Json:
+def _manifest(runs: Runs, *, public: bool, ledger: str) -> Json:
     """Return the manifest of a run or series.
 
     A public manifest has no seed, which would reveal the noise, and no digest of demand, which
@@ -348,7 +348,7 @@ def _manifest(runs: Runs, *, public: bool, charged: bool) -> Json:
     question = f"What does {does}, and what does it protect?"
     plan = {
         "settings": {key: value for key, value in settings.items() if key != "seed"},
-        "ledger": charged,
+        "ledger": ledger,
         "seeds": [] if runs.known_seed is None else [runs.known_seed],
         **({} if series is None else {"series": series.source, "steps": list(series.steps)}),
         **({} if public else {"demand_sha256": _sha256(*_demand(runs))}),

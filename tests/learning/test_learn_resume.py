@@ -208,6 +208,12 @@ def test_a_certificate_states_every_draw_that_a_ledger_was_charged_for(
         assert main([*words, "--ledger", book, *["--resume"][:number]]) == 130
     assert main([*words, "--resume"]) == 2
     assert "begun with --ledger: give the same --ledger PATH" in capsys.readouterr().err
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    grant[grant.index(book)] = str(other / "book")
+    assert main(grant) == 0
+    assert main([*words, "--ledger", str(other / "book"), "--resume"]) == 2
+    assert "begun with another --ledger" in capsys.readouterr().err
     assert main([*words, "--ledger", book, "--resume"]) == 0
     capsys.readouterr()
     assert main(["ledger", "show", book, "--json"]) == 0

@@ -168,6 +168,49 @@ def test_a_run_is_not_continued_without_its_ledger(
     assert "begun with --ledger: give the same --ledger PATH as before" in capsys.readouterr().err
 
 
+def granted(folder: Path) -> Path:
+    """Return a new ledger for case14, whose register knows no other."""
+    folder.mkdir()
+    grant = ["ledger", "grant", str(folder / "book"), "--case", "case14", "--epsilon", "9"]
+    assert main([*grant, "--quiet"]) == 0
+    return folder / "book"
+
+
+@pytest.mark.parametrize("public", [[], ["--public"]], ids=" ".join)
+def test_a_run_is_not_continued_with_another_ledger(
+    tmp_path: Path,
+    public: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = begun_with_ledger_and_prior(tmp_path, monkeypatch, *public)
+    words += ["--public-demand", str(tmp_path / "prior.csv"), "--resume", "--ledger"]
+    other = granted(tmp_path / "elsewhere")
+    capsys.readouterr()
+    assert main([*words, str(other)]) == 2
+    assert "begun with another --ledger" in capsys.readouterr().err
+    assert releases(other, capsys) == 0
+    (tmp_path / "book").rename(tmp_path / "moved")  # the same ledger at another path
+    (tmp_path / "book.key").rename(tmp_path / "moved.key")
+    assert main([*words, str(tmp_path / "moved")]) == 0
+    privacy = json.loads((tmp_path / "out" / "run.json").read_text())["privacy"]
+    assert releases(tmp_path / "moved", capsys) == privacy["releases_per_zone"] == 2
+
+
+def test_a_run_that_a_ledger_refuses_leaves_no_folder_and_can_use_another_ledger(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", "case14", "--budget", "total:10", "--no-reference", "--quiet"]
+    words += ["--out", str(tmp_path / "out"), "--ledger"]
+    assert main([*words, str(granted(tmp_path / "small"))]) == 4
+    assert "--resume" not in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "large").mkdir()
+    book = str(tmp_path / "large" / "book")
+    assert main(["ledger", "grant", book, "--case", "case14", "--epsilon", "11", "--quiet"]) == 0
+    assert main([*words, book]) == 0
+
+
 def test_the_command_that_repeats_a_run_names_its_ledger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,7 +227,7 @@ def test_a_run_without_ledger_is_not_continued_with_one(
         patch.setattr(RunFolder, "add", killed)
         with pytest.raises(Killed):
             main(words)
-    assert main([*words, "--ledger", str(tmp_path / "book"), "--resume"]) == 2
+    assert main([*words, "--ledger", str(granted(tmp_path / "own")), "--resume"]) == 2
     assert "begun without --ledger: leave it out" in capsys.readouterr().err
 
 
