@@ -20,6 +20,7 @@ from gridpriv.core.files import (
     DamagedError,
     MissingFileError,
     StorageError,
+    locked_files,
     read_bytes,
     read_sealed,
     sealed,
@@ -121,16 +122,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Release, project, write the files, and list them."""
     path, chosen = _out_path(args), _chosen(args)
-    _refuse_inputs(args, path)
-    earlier = _earlier(path)
+    companions = _companions(path)
+    _refuse_inputs(args, [path, *companions])
     settings = chosen.settings()
     case = flags.given_case(args)
     settings.adjacency(case)  # refuses, or warns of, a distance outside this grid's range
-    planned, draw = _prepared(args, chosen, case, settings)
-    with _charged(args, case, settings, planned) as charge:
-        copy = draw(charge or (lambda *_: None))
-        run = None if charge is None else charge.run_id
-    document = _write(chosen, path, earlier, copy, run)
+    with locked_files(path, *companions):
+        planned, draw = _prepared(args, chosen, case, settings)
+        with _charged(args, case, settings, planned) as charge:
+            copy = draw(charge or (lambda *_: None))
+            run = None if charge is None else charge.run_id
+        document = _write(chosen, path, _earlier(companions), copy, run)
 
     def show() -> None:
         summarise(document)
@@ -166,9 +168,13 @@ def _out_path(args: argparse.Namespace) -> Path:
     return path
 
 
-def _refuse_inputs(args: argparse.Namespace, path: Path) -> None:
+def _companions(path: Path) -> list[Path]:
+    """Return the paths of the files written with the case."""
+    return [path.with_name(path.stem + ending) for ending in ENDINGS]
+
+
+def _refuse_inputs(args: argparse.Namespace, files: Sequence[Path]) -> None:
     """Refuse a path at which an output file would replace an input file."""
-    files = [path, *(path.with_name(path.stem + ending) for ending in ENDINGS)]
     for name, given in READ.items():
         source = Path(getattr(args, name, None) or "")
         for file in files:
@@ -176,9 +182,8 @@ def _refuse_inputs(args: argparse.Namespace, path: Path) -> None:
                 raise InputError(f"{file} is read as {given}. Give another --out.")
 
 
-def _earlier(path: Path) -> list[Path]:
+def _earlier(companions: Sequence[Path]) -> list[Path]:
     """Return the unchanged companion files of an earlier publication, as its certificate says."""
-    companions = [path.with_name(path.stem + ending) for ending in ENDINGS]
     try:
         listed = {row["name"]: row["sha256"] for row in read_sealed(companions[-1])["files"]}
     except (MissingFileError, DamagedError, LookupError, TypeError):  # none, or another file

@@ -3,8 +3,9 @@
 A file is written in its folder under an unpredictable name (so no link can be prepared there),
 flushed to disk and renamed to its path (a link there is replaced, not followed), and its folder is
 flushed. After a crash at any point the path has the old content or the new one, never a part. A
-killed process leaves at most the temporary file, ``.<16 hex digits>.part``; the process that locks
-the folder removes it with :func:`sweep`.
+killed process leaves at most the temporary file, ``.<32 hex digits>.part``, of which the first 16
+are a digest of the file's name. The process that locks the folder, or the file, removes it
+(:func:`sweep`).
 
 Only regular files are read. A pipe or a device may never end or answer, so it is refused before
 reading. The open handle is checked again, so the file cannot be replaced in between.
@@ -49,7 +50,7 @@ from gridpriv.core.text import Json
 
 PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the latter reduced by the process's umask
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{16}\.part")
+TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{32}\.part")
 
 
 class StorageError(RunError):
@@ -84,7 +85,7 @@ def atomic_file(path: Path, *, private: bool) -> Iterator[BinaryIO]:
         special = path.exists() and not path.is_file()
     if special:
         raise StorageError(f"cannot write {path}: it is there already, and no regular file")
-    part = path.with_name(f".{secrets.token_hex(8)}.part")
+    part = path.with_name(f".{_name_digest(path)}{secrets.token_hex(8)}.part")
     try:
         with storing(f"write {path}"):
             handle = os.open(part, NEW, PRIVATE_MODE if private else PUBLIC_MODE)
@@ -97,6 +98,10 @@ def atomic_file(path: Path, *, private: bool) -> Iterator[BinaryIO]:
     finally:
         with suppress(OSError):
             part.unlink()
+
+
+def _name_digest(path: Path) -> str:
+    return hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]
 
 
 def write_bytes(path: Path, content: bytes, *, private: bool) -> None:
@@ -113,9 +118,9 @@ def write_text(path: Path, text: str, *, private: bool) -> None:
 def write_texts(files: Mapping[Path, str], obsolete: Collection[Path] = ()) -> None:
     """Write several public UTF-8 texts of one folder: all are on disk before the first is renamed.
 
-    Earlier texts at the same paths are removed first, the last one before the others, except the
-    first, which is replaced. So files of two calls are never next to each other, and the last one
-    is there only with all others.
+    Earlier texts are removed before: obsolete files, then those at the same paths except the first,
+    which is replaced. So files of two calls are never next to each other. The last text, which may
+    list the others, is removed last and renamed last.
 
     Parameters
     ----------
@@ -137,7 +142,7 @@ def write_texts(files: Mapping[Path, str], obsolete: Collection[Path] = ()) -> N
                 file.flush()
                 os.fsync(file.fileno())
         first, *others = files
-        for path in (*reversed(others), *obsolete):
+        for path in (*obsolete, *others):
             remove(path)
         with storing(f"write {first}"):
             flush_path(first.parent)
@@ -186,10 +191,11 @@ def is_temporary(path: Path) -> bool:
     return TEMPORARY_NAME.fullmatch(path.name) is not None
 
 
-def sweep(folder: Path) -> None:
-    """Remove temporary files of killed writers; the folder must be locked."""
+def sweep(folder: Path, of: Collection[Path] | None = None) -> None:
+    """Remove temporary files of killed writers, of some files or all; these must be locked."""
+    digests = ("",) if of is None else tuple(map(_name_digest, of))
     for path in names_in(folder):
-        if is_temporary(path):
+        if is_temporary(path) and path.name[1:].startswith(digests):
             remove(path)
 
 
@@ -232,21 +238,43 @@ def locked_folder(folder: Path) -> Iterator[None]:
     """
     is_new = not folder.exists()
     make_folder(folder)
-    path = folder / LOCK
-    with storing(f"lock {folder}"):
-        handle = _acquire(path)
+    try:
+        with _lock(folder / LOCK, folder, "folder"):
+            yield
+    finally:
+        if is_new:
+            with suppress(OSError):
+                folder.rmdir()
+
+
+@contextmanager
+def locked_files(path: Path, *others: Path) -> Iterator[None]:
+    """Lock a file, and others of its folder that are written with it; remove temporary files.
+
+    Raises
+    ------
+    InputError, StorageError
+        As :func:`locked_folder`.
+    """
+    with _lock(path.with_name(f".{path.name}{LOCK}"), path, "file"):
+        sweep(path.parent, (path, *others))
+        yield
+
+
+@contextmanager
+def _lock(path: Path, target: Path, kind: str) -> Iterator[None]:
+    """Hold the lock file at ``path``, of a target of some kind."""
+    with storing(f"lock {target}"):
+        handle = _acquire(path, target, kind)
     try:
         yield
     finally:
         with suppress(OSError):
             path.unlink()
         os.close(handle)
-        if is_new:
-            with suppress(OSError):
-                folder.rmdir()
 
 
-def _acquire(path: Path) -> int:
+def _acquire(path: Path, target: Path, kind: str) -> int:
     """Return the handle of the lock file at ``path``, locked and with this process's name in it."""
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
     while True:
@@ -257,8 +285,8 @@ def _acquire(path: Path) -> int:
             holder = os.read(handle, LONGEST_HOLDER).decode("utf-8", "replace").strip()
             os.close(handle)
             raise InputError(
-                f"{path.parent} is being written to by {holder or 'another process'}: "
-                "wait for it to end, or name another folder"
+                f"{target} is being written to by {holder or 'another process'}: "
+                f"wait for it to end, or name another {kind}"
             ) from None
         except OSError:
             os.close(handle)
