@@ -270,7 +270,7 @@ def _values(pair: ReplayPair) -> Finding:
         distance = length(a.value - b.value, norm)
         plain: Norm = "box" if norm == "pair" else 1 if norm == "number" else norm
         size = length(a.value, plain)
-        allowed = declared + ROUNDING * size
+        allowed = declared + ROUNDING * (declared + size)
         findings.append(
             replace(findings[0], measured=distance, allowed=allowed, ratio=distance / declared)
         )

@@ -19,11 +19,12 @@ from assurance_broken import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gridpriv import load_case, make_settings, partition
 from gridpriv.assurance.adversary import neighbour, random_neighbours, record_run, worst_neighbours
 from gridpriv.assurance.replay import CHECKS, Finding, agent_play, replay, replay_run
 from gridpriv.consensus.agent import Agent
 from gridpriv.core.errors import SolverError
-from gridpriv.zonal.prepared import Prepared
+from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.run import run_prepared
 
 CONSENSUS = (
@@ -85,6 +86,17 @@ def test_every_configuration_on_worst_and_random_neighbours(config: dict[str, An
     findings = replayed(run, choose)
     assert {finding.check for finding in findings} == set(CHECKS)
     assert [f for f in findings if not f.passed] == []
+
+
+@pytest.mark.parametrize("factors", ["0.5..1", "0.9..0.95", "0.8..1"])
+def test_a_zone_of_generators_alone_is_moved_by_the_sensitivity_to_rounding(factors: str) -> None:
+    """Buses 1 to 3 of case9 have no demand, so an allowance in proportion to it would be none."""
+    case = load_case("case9")
+    own = {"budget": "total:1", "power_factor": factors, "rounds": 2, "seed": 1}
+    run = prepare(case, partition(case, 3), make_settings(**own))
+    values = [f for f in replayed(run, lambda z: _worst(run, z)) if f.check == "values"]
+    assert [f for f in values if not f.passed] == []
+    assert max(f.ratio for f in values) > 0.999
 
 
 @pytest.mark.parametrize("protects", ["p", "q", "p+q"])
