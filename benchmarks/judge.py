@@ -888,11 +888,15 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         _status,
     ),
     (
-        r"The cost of privacy is negative: this draw of the noise led to a cheaper dispatch\. "
-        r"That is chance",
+        r"The cost of privacy is negative: this draw of the noise led to a cheaper dispatch",
         _lucky,
     ),
-    (rf"The noise-free baseline is {AMOUNT} \$/h above the AC optimum", _noise_free_gap),
+    (r"That is chance", None),
+    (
+        rf"The noise-free baseline is {AMOUNT} \$/h above the AC optimum, so noise can lower the "
+        r"cost",
+        _noise_free_gap,
+    ),
     (r"The cost is below that of the AC optimum", _below_optimum),
     (r"Interrupted attempts at this run may have released values too: up to .* per zone", None),
     (r"The certificate includes them", None),

@@ -13,7 +13,6 @@ import textwrap
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -410,8 +409,8 @@ class Parser(argparse.ArgumentParser):
         for flag in (word.partition("=")[0] for word in unknown if word.startswith("-")):
             name, known = flag.lstrip("-").replace("_", "-"), args.parser.flags()
             other, instead = INSTEAD.get(name, ("", ""))
-            near = [instead] if other in known else get_close_matches(name, known, n=1)
-            hint = f"did you mean --{near[0]}?" if near else f"use {args.parser.prog} --help"
+            near = instead if other in known else errors.nearest(name, known)
+            hint = f"did you mean --{near}?" if near else f"use {args.parser.prog} --help"
             raise errors.InputError(f"unknown flag {flag}: {hint}")
         if unknown:
             args.parser.error(f"{unknown[0]!r} is one word too many")

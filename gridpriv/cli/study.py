@@ -207,7 +207,7 @@ def print_summary(table: pd.DataFrame) -> None:
         filled = {name: cells for name, cells in text.items() if any(c is not None for c in cells)}
         title = f"{panel}: means after AC redispatch over {number}"
         feasible = (
-            "all AC-feasible" if every else "costs: AC-feasible ones only (ok %: their share)"
+            "all AC-feasible" if every else "costs: of AC-feasible runs (ok %: their share of runs)"
         )
         output.print_table(
             f"{title}; {feasible}", list(filled), list(zip(*filled.values(), strict=True))

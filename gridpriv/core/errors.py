@@ -72,13 +72,19 @@ def not_allowed(field: str, value: object, allowed: str) -> InputError:
     return error
 
 
+def nearest(word: str, names: Iterable[str]) -> str | None:
+    """Return the name that a word may misspell: one letter of three, or fewer in a longer word."""
+    cutoff = 0.65 if len(word) <= 3 else 0.7
+    return next(iter(get_close_matches(word, list(names), n=1, cutoff=cutoff)), None)
+
+
 def check_choice(field: str, value: object, choices: Iterable[str]) -> None:
     """Raise :class:`InputError` unless ``value`` is one of ``choices``; name the nearest one."""
     names = list(choices)
     if value in names:
         return
-    nearest = get_close_matches(str(value), names, n=1)
-    hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
+    near = nearest(str(value), names)
+    hint = f" (did you mean {near!r}?)" if near else ""
     raise not_allowed(field, value, f"one of {', '.join(names)}{hint}")
 
 

@@ -18,10 +18,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import Field, dataclass, field, fields
-from difflib import get_close_matches
 from typing import Any, Self, TypeVar
 
-from gridpriv.core.errors import InputError, check_choice, not_allowed, whole
+from gridpriv.core.errors import InputError, check_choice, nearest, not_allowed, whole
 from gridpriv.core.text import Json
 
 Validator = Callable[[str, Any], Any]
@@ -250,9 +249,8 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
         plain = name.replace("-", "_")
         if plain in allowed:
             continue
-        nearest = get_close_matches(plain, allowed, n=1)
-        if nearest:
-            raise InputError(f"setting = {plain!r} is unknown: did you mean {nearest[0]!r}?")
+        if near := nearest(plain, allowed):
+            raise InputError(f"setting = {plain!r} is unknown: did you mean {near!r}?")
         raise not_allowed("setting", plain, f"one of {', '.join(sorted(allowed))}")
 
 

@@ -309,7 +309,7 @@ DIFFERS = {
 
 
 def _ledger_remedy(was: str, now: str) -> str:
-    """Return how a study was begun, and the remedy, from identities of the ledgers."""
+    """Return the ledger with which a study was begun, and the remedy, from identities."""
     if not was:
         return "without --ledger: leave it out"
     return f"with {'another ' * bool(now)}--ledger: give the same --ledger PATH as before"

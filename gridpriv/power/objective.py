@@ -213,7 +213,7 @@ class Service(Part):
     balancing_price: float = number(
         BALANCING_PRICE,
         "price of a zone's deviation from its scheduled interchange, in its redispatch; the "
-        "printed value of balancing power is at this price",
+        "printed payment for balancing power is at this price",
         positive,
         unit="$/MWh",
     )

@@ -20,7 +20,8 @@ These filters keep a grant (epsilon, delta):
 A grant's *rule*, Renyi or planned, is fixed before the first release of its owner, hence from
 public data. The ledger admits a charge that the pure filter or the rule admits. That is sound at
 the full delta: let L_t be the privacy loss after t charges, N the last charge, and N_1, N_2 the
-last charges that the pure filter and the rule admit (a refusal is final). N is N^N_1 or N^N_2 (^:
+last charges that the pure filter and the rule admit (a charge that is made although a filter
+refuses it closes that filter: charges only add up). N is N^N_1 or N^N_2 (^:
 the smaller), so
 
     E(1 - e^(epsilon-L_N))+ <= E(1 - e^(epsilon-L_{N^N_1}))+ + E(1 - e^(epsilon-L_{N^N_2}))+

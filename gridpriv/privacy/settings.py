@@ -345,8 +345,8 @@ class Privacy(Part):
     )
     delta: float = number(
         1e-5,
-        "delta of one Gaussian release, with --budget per-release:E without D; with a total it "
-        "changes no noise: the epsilon of one release is stated at it",
+        "delta of one Gaussian release. With --budget per-release:E without D it sets the noise; "
+        "with a total only the printed epsilon of one release is at it",
         check_delta,
     )
     target_delta: float = number(
@@ -358,7 +358,7 @@ class Privacy(Part):
         "simulated",
         get_args(Noise),
         "source of randomness: simulated (repeatable, no protection) or secure (system "
-        "entropy; not for staircase and plugin mechanisms)",
+        "entropy; not for staircase noise and mechanisms of plugins)",
     )
 
     @property

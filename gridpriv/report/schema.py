@@ -39,13 +39,13 @@ from gridpriv.zonal import documents
 from gridpriv.zonal.documents import BusRow, OfBus, OfZone, RunSummary, ZoneRow
 
 CERTIFIED = frozenset({"epsilon_certified", "certified", "total_pure", "total_epsilon", "total"})
-"""Columns of certificates: their headers include simulated noise."""
+"""Columns of certificates: their headers say that simulated noise counts as secure."""
 
-MARK = "simulated noise"
+MARK = "simulated noise counted as secure"
 
 
 def marked(column: Column) -> Column:
-    """Return a column of a certificate with simulated noise in its header."""
+    """Return a column of a certificate whose header says that the noise was simulated."""
     if column.name not in CERTIFIED or column.unit:  # times have one
         return column
     return replace(column, title=f"{column.title}, {MARK}")

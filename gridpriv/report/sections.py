@@ -108,7 +108,7 @@ def result(subject: Subject) -> Section | None:
         return None
     notes = [message("cost-of-privacy", {}), message("costs-include", {})]
     noisy = subject.table[~subject.table.budget.isin(NO_BUDGET)]
-    if (noisy.cost_of_privacy < 0.0).any():
+    if (noisy[["cost_of_privacy", "noise_cost"]] < 0.0).any(axis=None):
         notes.append(message("negative-cost", {}))
     return Section("Cost of privacy", tuple(notes), split)
 

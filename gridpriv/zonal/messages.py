@@ -191,9 +191,10 @@ def _baselines(document: Json) -> Iterator[tuple[str, Json]]:
     if negative and not below and not releases_nothing(settings):
         excess = None if over is None else over - price
         gap = (
-            f" The noise-free baseline is {amount(excess, '$/h')} $/h above the AC optimum."
+            f" The noise-free baseline is {amount(excess, '$/h')} $/h above the AC optimum, so "
+            "noise can lower the cost."
             if excess is not None and excess > 0.0 and differs(excess, cost)
-            else ""
+            else " That is chance."
         )
         yield "negative-cost-of-privacy", {"gap": gap}
     if price is not None and settings["objective"] != "cost":

@@ -95,7 +95,8 @@ class Adjacency(Part):
     )
     power_factor: str | None = words(
         None,
-        "public range of power factors of protected changes, such as 0.9..1",
+        "public range of power factors (p over apparent power) of protected changes, such as "
+        "0.9..1: fewer changes are protected, with less noise on reactive demand",
         "A..B",
         parse_power_factors,
         unset="any",
@@ -166,7 +167,7 @@ class ReleaseSchedule(Part):
         (AUTO, PER_STEP, *map(str, range(MOST_COEFFICIENTS + 1))),
         "release of a series: the mean over time (as --release says) and this number of cosine "
         "(DCT) coefficients of a zone's total over time; auto: the number with the least expected "
-        "error; per-step: neither, but one release in every step",
+        "error; per-step: a release of every step instead",
     )
     noise_schedule: NoiseSchedule | None = choice(
         None,
@@ -225,7 +226,12 @@ class Grid(Scenario):
         "second-order cone relaxation (soc, by Newton steps or by ADMM as in the papers)",
         unset="ac with objective cost or losses and at most one release of demand; else soc",
     )
-    update: Update = choice("exact", get_args(Update), "local update")
+    update: Update = choice(
+        "exact",
+        get_args(Update),
+        "local update, by which a zone solves its problem in a round of ADMM: exactly, or by one "
+        "step on its linearized objective, as Ryu and Kim",
+    )
     consensus: Consensus = choice(
         "boundary",
         get_args(Consensus),
@@ -243,16 +249,16 @@ class Grid(Scenario):
         "acceleration of rounds with planning soc: Newton steps of all zones together, or "
         "Anderson's method; needs update exact, penalty auto, start warm and noise drawn at most "
         "once",
-        unset="none if these needs are not met; else newton, or anderson where consensus, solver "
-        "or solver-tolerance is not the default",
+        unset="newton; anderson if consensus, solver or solver-tolerance is not the default; none "
+        "if a need is not met",
     )
     convexity: float = number(
         1.0, "strong-convexity modulus alpha that the step rule strongly-convex assumes", positive
     )
     tolerance: float | None = number(
         None,
-        "rounds on the relaxation stop where every coupling variable agrees within X p.u.; 0 runs "
-        "all rounds",
+        "rounds on the relaxation stop where every coupling variable agrees within X p.u. and dual "
+        "residuals are below 10 X; 0 runs all rounds",
         not_negative,
         unset=f"{DEFAULT_TOLERANCE:g} with update exact, penalty auto, start warm, "
         "solver-tolerance matched and noise drawn at most once, else 0",
@@ -263,9 +269,9 @@ class Grid(Scenario):
     solver_tolerance: SolverTolerance = choice(
         "matched",
         get_args(SolverTolerance),
-        f"tolerance of Clarabel: tight, 1e-8; or matched, looser than 1e-8 while the consensus "
-        f"residual is large, if there are more than {FEW_ZONES} zones and no noise on objective or "
-        "output",
+        f"tolerance of Clarabel: tight, 1e-8; or matched, 1e-8 but looser while the consensus "
+        f"residual is large (only with more than {FEW_ZONES} zones and without noise on objective "
+        "or output)",
     )
 
 
@@ -588,8 +594,8 @@ class FlowBased(Part):
     ptdf: FlowModel = choice("dc", ("dc", "ac"), "power-flow model that gives the PTDFs")
     threshold: float = number(
         5.0,
-        "a branch is listed if, for at least one pair of zones, an exchange changes its flow by at "
-        "least this percentage of the exchange (zone-to-zone PTDF)",
+        "list a branch if an exchange between some pair of zones changes its flow by at least X % "
+        "of the exchange (zone-to-zone PTDF)",
         not_negative,
         unit="%",
     )

@@ -212,6 +212,12 @@ def test_a_command_that_is_nearly_one_is_corrected(words, message, capsys) -> No
     assert f"(did you mean {'run' if words[0] == 'rnu' else 'show'!r}?)" in errors
 
 
+@pytest.mark.parametrize("word", ["take", "data", "owner", "load", "that"])
+def test_a_word_that_is_no_near_miss_gets_no_suggestion(word: str, capsys) -> None:
+    assert main([word]) == 2
+    assert "did you mean" not in capsys.readouterr().err
+
+
 def test_help_of_a_command_imports_nothing_slow() -> None:
     code = (
         "import sys\n"

@@ -121,7 +121,8 @@ VALUES = {
     "not-converged-newton": {"rounds": "1 round"},
     "ac-state": {"state": "AC-feasible, no load shedding, 12 MW of balancing power"},
     "negative-cost-of-privacy": {
-        "gap": " The noise-free baseline is 3.20 $/h above the AC optimum."
+        "gap": " The noise-free baseline is 3.20 $/h above the AC optimum, so noise can lower the "
+        "cost."
     },
     "dearer-than-prior-only": {"chance": " Less than 0.25 % apart, either may be the cheaper."},
     "noise-free-not-converged": {"so": ", so the cost of privacy is approximate"},

@@ -134,6 +134,18 @@ def test_a_later_charge_is_refused_by_the_first_rule_though_another_has_room(
     assert north(path).spent == first
 
 
+def test_a_charge_that_both_filters_refuse_closes_neither(tmp_path: Path) -> None:
+    """A release that is refused was not drawn: pure releases fit up to epsilon after it."""
+    pure, large = {Charge("laplace", 2.0): 1}, {Charge("gaussian", 1.0): 1}  # pure: 0.5 of 1
+    with Ledger(granted(tmp_path, 1.0, 1e-6), [NORTH]) as ledger:
+        ledger.charge("north", "r", pure)
+        with pytest.raises(BudgetError):  # neither filter has room
+            ledger.charge("north", "r", large)
+        ledger.charge("north", "r", pure)
+        with pytest.raises(BudgetError):
+            ledger.charge("north", "r", pure)
+
+
 def test_secure_noise_is_charged_and_refused_like_any(tmp_path: Path) -> None:
     path = granted(tmp_path, 1.0, 1e-5)
     with Ledger(path, [NORTH]) as ledger:
