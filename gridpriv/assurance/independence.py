@@ -400,8 +400,11 @@ def zero_finding(check: str, label: str, count: float, zone: str = "all") -> Fin
     return Finding(check, zone, label, float(count), 0.0)
 
 
-def differences(a: Any, b: Any, path: str = "") -> Iterator[str]:
-    """Yield the places where two values differ: arrays, numbers, and their parts."""
+def differences(a: Any, b: Any) -> Iterator[str]:
+    """Yield the places where two values differ: arrays, numbers, and their parts.
+
+    A key is written only where its values differ: that of a release holds large arrays.
+    """
     if isinstance(a, Tape):
         return
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
@@ -410,11 +413,12 @@ def differences(a: Any, b: Any, path: str = "") -> Iterator[str]:
         there = _parts(b) or {}
         same = here.keys() == there.keys()
         for key in here if same else ():
-            yield from differences(here[key], there[key], f"{path}.{key}".lstrip("."))
+            for place in differences(here[key], there[key]):
+                yield f"{key}.{place}".rstrip(".")
     else:
         same = type(a) is type(b) and bool(a is b or a == b)
     if not same:
-        yield path
+        yield ""
 
 
 def _parts(value: Any) -> Mapping[Any, Any] | None:

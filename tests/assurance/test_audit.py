@@ -341,6 +341,31 @@ def test_a_lane_that_is_left_out_is_named_with_the_reason(
     assert all(f"Not audited, {lane}: {left_out[lane]}." in shown for lane in lanes)
 
 
+def test_equal_public_output_is_compared_without_writing_the_arrays_of_its_releases() -> None:
+    """A release on case118 is 92 kB of text, and a key of every round of every zone."""
+
+    @dataclass(frozen=True)
+    class Unwritable:
+        scale: float
+
+        def __repr__(self) -> str:
+            raise AssertionError
+
+    def output(pd: float) -> dict[Any, Any]:
+        return {
+            "charged": {Unwritable(0.5): (np.arange(3.0), {"2": pd})},
+            "messages": [np.zeros(2), {"pd": np.array([pd])}],
+        }
+
+    same = independence.equality_finding("public bytes", "run", output(1.0), output(1.0))
+    assert (same.neighbour, same.measured, same.passed) == ("run", 0.0, True)
+    first, second = output(1.0)["messages"], output(2.0)["messages"]
+    other = independence.equality_finding(
+        "public bytes", "run", {"messages": first}, {"messages": second}
+    )
+    assert (other.neighbour, other.measured, other.passed) == ("run: messages.1.pd", 1.0, False)
+
+
 def test_a_publication_without_an_ac_optimum_is_named(monkeypatch: Any) -> None:
     def unserved(*_: Any) -> None:
         raise SolverError("no AC optimum serves it")

@@ -18,7 +18,7 @@ def test_the_day_of_three_operators(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     pypowsybl = pytest.importorskip("pypowsybl")
     monkeypatch.chdir(tmp_path)
     pages = blocks(ROOT / "docs/howto/case-studies.md")
-    for block in [block for block in pages if "extra powsybl" in block.said]:
+    for block in [block for block in pages if "extra powsybl" in block.mark]:
         for line in block.text.replace("\\\n", " ").splitlines():
             words = shlex.split(line)
             if words[0] == "printf":
