@@ -358,7 +358,7 @@ class Privacy(Part):
         "simulated",
         get_args(Noise),
         "source of randomness: simulated (repeatable, no protection) or secure (system "
-        "entropy; not for staircase noise and mechanisms of plugins)",
+        "entropy; not for staircase noise, nor for mechanisms that you add)",
     )
 
     @property

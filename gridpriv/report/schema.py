@@ -104,7 +104,9 @@ class ConvexMeans(OfMethod, name="convex"):
     """One method at one budget: means over seeds of the last round's plan."""
 
     total_epsilon: Number = like(Certificate, "total_epsilon")
-    consensus_residual: Number = like(RunSummary, "consensus_residual")
+    consensus_residual: Number = released(
+        "Consensus residual: 2-norm of w less what zones sent, in the last round", "p.u."
+    )
     imbalance_mw: Number = like(RunSummary, "imbalance_mw")
     plan_shortage_mw: Number = like(RunSummary, "plan_shortage_mw")
     objective: Number = like(RunSummary, "objective")

@@ -612,7 +612,8 @@ class Security(Part):
     rating: Rating = choice("C", RATINGS, "branch rating after an outage, as MATPOWER's rateA to C")
     screen: float = number(
         0.0,
-        "skip the AC power flow of an outage with a largest DC loading below this value",
+        "skip the AC power flow of an outage whose largest loading by DC (linearized) power flow "
+        "is below this value",
         not_negative,
         unit="%",
     )
