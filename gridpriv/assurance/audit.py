@@ -48,19 +48,8 @@ CHECKS = {
 Changes are per unit, in the norm of the sensitivity. Where the quantity is empty, it is in the
 finding."""
 SETTINGS = (
-    "mechanism",
-    "perturbation",
-    "noise_schedule",
-    "sensitivity",
-    "coordination",
-    "update",
-    "consensus",
-    "budget",
-    "beta",
-    "protects",
-    "power_factor",
-    "local_updates",
-    "penalty",
+    *("mechanism", "perturbation", "noise_schedule", "sensitivity", "coordination", "update"),
+    *("consensus", "budget", "beta", "protects", "power_factor", "local_updates", "penalty"),
     "solver",
 )
 
@@ -423,15 +412,11 @@ def audit_mechanism(
     measured = statistic.measure(
         np.array(here), np.array(there), mechanism.delta, confidence, mechanism.log_ratio
     )
-    return LevelAudit(
-        mechanism.level,
-        mechanism.nominal,
-        mechanism.certified,
-        mechanism.delta,
-        measured,
-        statistic.ceiling(measured.runs, mechanism.delta, confidence),
-        statistic.detectable(mechanism.nominal, measured.runs, mechanism.delta, confidence),
-    )
+    nominal, number, delta = mechanism.nominal, measured.runs, mechanism.delta
+    detectable = statistic.detectable(nominal, number, delta, confidence)
+    ceiling = statistic.ceiling(number, delta, confidence)
+    own = mechanism.level, nominal, mechanism.certified, delta
+    return LevelAudit(*own, measured, ceiling, detectable)
 
 
 def target(prepared: Prepared, bus: int | None) -> tuple[int, adversary.Neighbour]:

@@ -203,12 +203,7 @@ class Finding:
         return self.measured <= self.allowed
 
 
-def replay(
-    play: Play,
-    data: Floats,
-    neighbours: Sequence[Neighbour],
-    zone: str,
-) -> list[Finding]:
+def replay(play: Play, data: Floats, neighbours: Sequence[Neighbour], zone: str) -> list[Finding]:
     """Return the findings of every check for every adjacent demand.
 
     Parameters

@@ -281,10 +281,8 @@ def _verdict(document: Json) -> str:
     other = " On the true demand this can differ (--view local)." if noisy else ""
     if document["secure"]:
         return output.worded("security-secure", on=on, other=other)
-    screened, outages = (
-        sum(row["status"] == "screened" for row in rows),
-        counted(len(rows), "outage"),
-    )
+    screened = sum(row["status"] == "screened" for row in rows)
+    outages = counted(len(rows), "outage")
     if document["secure"] is None:
         return output.worded("security-not-known", on=on, screened=screened, outages=outages)
     cut_off = [row for row in rows if row["shed_mw"] > 0.0]

@@ -213,11 +213,7 @@ def _grant(args: argparse.Namespace, key: Path | None) -> int:
 
 
 def grant_units(
-    args: argparse.Namespace,
-    file: str,
-    key: Path | None,
-    owners: Sequence[LedgerDataset],
-    of: str,
+    args: argparse.Namespace, file: str, key: Path | None, owners: Sequence[LedgerDataset], of: str
 ) -> int:
     """Grant ``--epsilon`` and ``--delta`` to every unit of datasets, and print the grants."""
     from gridpriv.privacy.ledger_file import key_path
@@ -263,19 +259,11 @@ def _show(args: argparse.Namespace, key: Path | None) -> int:
 
 def _print_accounts(file: str, owners: list[Json]) -> None:
     plain = ("owner", "units", "epsilon", "delta", "releases")
-    print_table(
-        f"Ledger {file}",
-        [*plain, "spent epsilon", "used %", "left %"],
-        [
-            [
-                *(owner[name] for name in plain),
-                owner["total"]["epsilon"],
-                100.0 * owner["used"],
-                100.0 * owner["left"],
-            ]
-            for owner in owners
-        ],
-    )
+    rows = []
+    for owner in owners:
+        shares = [100.0 * owner["used"], 100.0 * owner["left"]]
+        rows.append([*(owner[name] for name in plain), owner["total"]["epsilon"], *shares])
+    print_table(f"Ledger {file}", [*plain, "spent epsilon", "used %", "left %"], rows)
     protected = sorted({owner["adjacency"].rstrip(".") for owner in owners})
     rules = sorted({owner["kept_by"] for owner in owners})
     say(

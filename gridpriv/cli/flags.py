@@ -10,7 +10,6 @@ import re
 import shlex
 import sys
 import textwrap
-import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -298,7 +297,7 @@ def question_demand(
         scaled = f", --load-scale {load_scale:g}" if load_scale != 1.0 else ""
         questions = demand_questions(case, source + scaled, load_scale)
     for question in questions:
-        warnings.warn(question, errors.GridprivWarning, stacklevel=2)
+        errors.warn(question)
 
 
 def add_zone_arguments(parser: argparse.ArgumentParser) -> None:

@@ -26,14 +26,8 @@ LISTED = {
     "source": "source",
 }
 OF_ZONES = [
-    "zone",
-    "buses",
-    "buses over mean",
-    "tie lines",
-    "generators",
-    "load MW",
-    "capacity MW",
-    "connected",
+    *("zone", "buses", "buses over mean", "tie lines", "generators"),
+    *("load MW", "capacity MW", "connected"),
 ]
 
 

@@ -15,7 +15,15 @@ import gridpriv
 from gridpriv.cli import flags
 from gridpriv.cli.budgets import add_grant_arguments, grant_units
 from gridpriv.cli.flags import Command
-from gridpriv.cli.output import output_folder, print_result, print_table, progress, say, worded
+from gridpriv.cli.output import (
+    output_folder,
+    print_records,
+    print_result,
+    print_table,
+    progress,
+    say,
+    worded,
+)
 from gridpriv.cli.study import (
     add_reproduce,
     add_running,
@@ -384,16 +392,10 @@ def _print_forecast(document: Json) -> None:
     if dominated := [str(zone) for zone, _, mean, spread in rows if spread > abs(mean)]:
         say(message("forecast-drowned", {"zones": ", ".join(dominated)}))
     if document["test"]:
-        columns = ["zone", "mape", "pinball_mw", "naive_mape", "naive_pinball_mw"]
-        tested = [[row[name] for name in columns] for row in document["test"]]
-        names = [
-            "zone",
-            "MAPE %",
-            "pinball MW",
-            "seasonal-naive MAPE %",
-            "seasonal-naive pinball MW",
-        ]
-        print_table("On the steps left out (private)", names, tested)
+        columns = {"zone": "zone", "mape": "MAPE %", "pinball_mw": "pinball MW"}
+        columns |= {"naive_mape": "seasonal-naive MAPE %"}
+        columns |= {"naive_pinball_mw": "seasonal-naive pinball MW"}
+        print_records("On the steps left out (private)", columns, document["test"])
     privacy = document["privacy"]
     if privacy["total_pure"] is None:
         say("No noise: the forecast protects nothing.")

@@ -9,19 +9,16 @@ import shlex
 import shutil
 import sys
 import textwrap
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
-from gridpriv.core.errors import GridprivWarning, InputError, not_allowed
+from gridpriv.core import errors
+from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import make_folder, sealed, write_text
 from gridpriv.core.text import Amount, Json, amount, frame_csv, sections, shown
-
-if TYPE_CHECKING:
-    pass
 
 
 def print_result(
@@ -78,7 +75,7 @@ def worded(code: str, **values: object) -> str:
 
 def warn(code: str, **values: object) -> None:
     """Warn with a text of the catalog."""
-    warnings.warn(worded(code, **values), GridprivWarning, stacklevel=3)
+    errors.warn(worded(code, **values), 3)
 
 
 def say(*sentences: object, indent: str = "") -> None:

@@ -46,10 +46,7 @@ class Scenarios(Part):
         most=1000,
     )
     solver: str = changed(
-        Grid,
-        "solver",
-        Grid.solver,
-        help="solver of zones in ADMM: clarabel, ipopt or pyomo:NAME",
+        Grid, "solver", Grid.solver, help="solver of zones in ADMM: clarabel, ipopt or pyomo:NAME"
     )
 
 
@@ -78,15 +75,9 @@ def execute(args: argparse.Namespace) -> int:
     zoning = flags.chosen_zoning(case, args)
     chosen = Scenarios(**flags.given_settings(args, Scenarios))
     chosen.beta.distance(case.base_mva)
-    settings = make_settings(
-        mechanism="knorm",
-        noise_schedule="once",
-        budget=f"total:{chosen.total}",
-        beta=chosen.beta,
-        solver=chosen.solver,
-        public_demand=chosen.public_demand,
-        seed=0,
-    )
+    given = {name: getattr(chosen, name) for name in ("beta", "solver", "public_demand")}
+    given |= {"mechanism": "knorm", "noise_schedule": "once", "seed": 0}
+    settings = make_settings(budget=f"total:{chosen.total}", **given)
     protected = settings.adjacency(case)  # warns of a distance outside this grid's range
     options = list(methods(*_axes(args)))
 

@@ -288,16 +288,11 @@ def _demands(column: str, names: Iterable[str], served: Iterable[Served]) -> str
     """Return demands as CSV, one row per name and bus, numbered as in the case file."""
     from gridpriv.grid.convert import bus_numbers
 
-    rows = [
-        (name, bus, f"{p:.6f}", f"{q:.6f}")
-        for name, item in zip(names, served, strict=True)
-        for bus, p, q in zip(
-            bus_numbers(item.case).tolist(),
-            item.case.base_mva * item.case.pd,
-            item.case.base_mva * item.case.qd,
-            strict=True,
-        )
-    ]
+    rows: list[tuple[object, ...]] = []
+    for name, item in zip(names, served, strict=True):
+        numbers, base = bus_numbers(item.case).tolist(), item.case.base_mva
+        demand = zip(numbers, base * item.case.pd, base * item.case.qd, strict=True)
+        rows += [(name, bus, f"{p:.6f}", f"{q:.6f}") for bus, p, q in demand]
     return csv_text((column, *DEMAND_COLUMNS), rows)
 
 

@@ -39,12 +39,7 @@ from gridpriv.consensus.credentials import (
 )
 from gridpriv.consensus.server import Late
 from gridpriv.consensus.sessions import Note
-from gridpriv.consortium.agreement import (
-    Agreement,
-    SharedVariables,
-    check_run,
-    write_agreement,
-)
+from gridpriv.consortium.agreement import Agreement, SharedVariables, check_run, write_agreement
 from gridpriv.core import errors, files
 from gridpriv.core.settings import (
     Part,

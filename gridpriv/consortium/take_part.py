@@ -164,16 +164,10 @@ def report(agreement: Agreement, outcome: CoordinatedRun) -> Json:
     """Return the public report of a run: without noise, its settings only."""
     settings = agreement.settings
     protected = settings.mechanism != "none"
+    deltas, number = (settings.release_delta, settings.target_delta), settings.planned_releases()
     certificates = [
         asdict(
-            zone_certificate(
-                zone,
-                drawn,
-                agreement.epsilon,
-                settings.release_delta,
-                settings.target_delta,
-                all_planned(drawn, settings.planned_releases()),
-            )
+            zone_certificate(zone, drawn, agreement.epsilon, *deltas, all_planned(drawn, number))
         )
         for zone, drawn in outcome.releases.items()
         if drawn
@@ -388,15 +382,9 @@ def take_part_as_zone(
         about = {"zone": name, "run": agreement.run}
         if credentials is not None:
             about["certificate"] = credentials.certificate.decode()
-        client = ZoneClient(
-            name,
-            agreement.run,
-            member.agent,
-            agreement.request_limits(name),
-            state / STATE,
-            signer(credentials),
-            Transcript(state / TRANSCRIPT, about),
-        )
+        limits, transcript = agreement.request_limits(name), Transcript(state / TRANSCRIPT, about)
+        run, agent, signing = agreement.run, member.agent, signer(credentials)
+        client = ZoneClient(name, run, agent, limits, state / STATE, signing, transcript)
         public, settings = agreement.public, json.dumps(agreement.agreed_settings)
 
         def hello() -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Real
@@ -48,6 +49,11 @@ class BudgetError(GridprivError):
 
 class GridprivWarning(UserWarning):
     """A warning for the user; the work continues."""
+
+
+def warn(text: str, level: int = 2) -> None:
+    """Warn the user; ``level`` is :func:`warnings.warn`'s ``stacklevel``, 2 for the caller's."""
+    warnings.warn(text, GridprivWarning, stacklevel=level + 1)
 
 
 def notes(error: BaseException) -> str:

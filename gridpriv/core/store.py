@@ -18,7 +18,6 @@ import hashlib
 import io
 import json
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gridpriv.core import files
-from gridpriv.core.errors import BudgetError, GridprivWarning, InputError, RunError
+from gridpriv.core.errors import BudgetError, InputError, RunError, warn
 from gridpriv.core.files import DamagedError, read_json, read_sealed, sealed
 from gridpriv.core.lazy import LazyAttribute
 from gridpriv.core.text import Json, html_table
@@ -41,15 +40,8 @@ PARTS, COMMON = "parts", "common"
 TABLES = ("runs", "rounds", "zones", "buses", "certificates", "charges", "timing")
 NETWORK_TABLES = ("network_buses", "network_branches")
 SHOWN = (
-    "case",
-    "method",
-    "budget",
-    "seed",
-    "total_epsilon",
-    "redispatch_shed_mw",
-    "test_error_pct",
-    "status",
-    "reason",
+    *("case", "method", "budget", "seed", "total_epsilon", "redispatch_shed_mw"),
+    *("test_error_pct", "status", "reason"),
 )
 ROWS_SHOWN = 20
 TABLE_NAME = re.compile(r"[a-z][a-z0-9_]{0,60}")
@@ -422,11 +414,7 @@ class Store:
         if not (self.folder / MANIFEST).exists():
             files.refuse_used(self.folder, allowed=files.LOCK)
             if resume:  # its name may be mistyped
-                warnings.warn(
-                    f"there was nothing to resume in {self.folder}: it is begun",
-                    GridprivWarning,
-                    stacklevel=4,
-                )
+                warn(f"there was nothing to resume in {self.folder}: it is begun", 4)
             self._write_manifest(manifest | {"format": FORMAT, "finished": False, "tables": {}})
         else:
             self._refuse_other(json.loads(json.dumps(manifest)), resume)
@@ -478,7 +466,7 @@ class Store:
                         "of it, or name another folder"
                     ) from error
                 files.remove(path)
-                warnings.warn(f"{error}; it is made again", GridprivWarning, stacklevel=4)
+                warn(f"{error}; it is made again", 4)
         return parts
 
     def _split_tables(self) -> None:
@@ -582,11 +570,9 @@ def _difference(key: str, was: Json, manifest: Json) -> str:
         return DIFFERS.get(key, f"another {key}")
     stored_plan, requested_plan = _compared(was.get(key, {})), _compared(manifest[key])
     keys = _differing(stored_plan, requested_plan)
-    names = (
-        _differing(stored_plan.get("settings", {}), requested_plan["settings"])
-        if "settings" in keys
-        else []
-    )
+    names = []
+    if "settings" in keys:
+        names = _differing(stored_plan.get("settings", {}), requested_plan["settings"])
     changed = ", ".join(key.removesuffix("_sha256") for key in keys)
     return f"other {changed}" + (f" ({', '.join(names)})" if names else "")
 

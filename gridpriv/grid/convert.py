@@ -37,11 +37,7 @@ GENERATOR_DECIMALS = {1: OUTPUT_DECIMALS, 2: OUTPUT_DECIMALS, 5: VOLTAGE_DECIMAL
 
 
 def matpower_text(
-    case: Case,
-    comments: Iterable[str] = (),
-    qg: Floats | None = None,
-    *,
-    rounded: bool = False,
+    case: Case, comments: Iterable[str] = (), qg: Floats | None = None, *, rounded: bool = False
 ) -> str:
     """Return a case as the text of a MATPOWER file.
 

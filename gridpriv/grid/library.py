@@ -12,7 +12,6 @@ because of one in service, ``left_out`` is set and loading the case warns.
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import GridprivWarning, InputError
+from gridpriv.core.errors import InputError, warn
 from gridpriv.core.text import Json
 from gridpriv.grid import tables as mpc
 from gridpriv.grid.case import POLYNOMIAL, Case
@@ -255,11 +254,9 @@ def zoning_of(case: Case, zones: int | None, method: str | None) -> Zoning | Non
     if shipped is not None or count is None:
         return shipped
     if method is None and (path := _shipped_map(case, count)) is not None:
-        warnings.warn(
+        warn(
             f"shipped zone map {path.name} not used: buses or branches of this case are not those "
-            "of the grid that it was made for",
-            GridprivWarning,
-            stacklevel=2,
+            "of the grid that it was made for"
         )
     from gridpriv.grid.partition import partition  # imports networkx: slow
 
@@ -318,11 +315,7 @@ class ReadReport:
         """Warn (:class:`GridprivWarning`) of fields left out of the power balance."""
         for note in self.notes:
             if note.left_out:
-                warnings.warn(
-                    f"{self.source}: {note.field}: {note.note} ({note.count})",
-                    GridprivWarning,
-                    stacklevel=3,
-                )
+                warn(f"{self.source}: {note.field}: {note.note} ({note.count})", 3)
 
 
 @cache

@@ -203,12 +203,7 @@ def _write_costs(net: Net, case: Case, elements: list[Element]) -> None:
         if cost.model == POLYNOMIAL and not any(values[:-3]):
             c2, c1, c0 = (0.0, 0.0, 0.0, *values)[-3:]
             pp.create_poly_cost(
-                net,
-                element.index,
-                element.table,
-                cp1_eur_per_mw=c1,
-                cp0_eur=c0,
-                cp2_eur_per_mw2=c2,
+                net, element.index, element.table, cp1_eur_per_mw=c1, cp0_eur=c0, cp2_eur_per_mw2=c2
             )
         elif cost.model == PIECEWISE:
             mw, price = np.array(values[::2]), np.array(values[1::2])

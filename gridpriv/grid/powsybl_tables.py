@@ -548,17 +548,10 @@ def network_tables(network: PowsyblNetwork) -> PowsyblTables:
         gens = Injections(network, buses)
         notes = network_notes(network, branches.joined, gens.remote)
         names, loads = buses.named(), buses.by_number(gens.loads)
-        return PowsyblTables(
-            buses.table(),
-            branches.table(),
-            gens.table(),
-            SourceNames(names, tuple(branches.names), tuple(gens.names)),
-            buses.groups(),
-            notes,
-            branches.ids,
-            gens.ids,
-            loads,
-        )
+        tables = buses.table(), branches.table(), gens.table()
+        sources = SourceNames(names, tuple(branches.names), tuple(gens.names))
+        ids = branches.ids, gens.ids
+        return PowsyblTables(*tables, sources, buses.groups(), notes, *ids, loads)
 
 
 def network_notes(network: PowsyblNetwork, joined: int, remote: int) -> tuple[FieldNote, ...]:

@@ -13,7 +13,6 @@ Contingencies are all outages of a kind, or are read from a file.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.errors import GridprivWarning, InputError, check_choice, not_allowed
+from gridpriv.core.errors import InputError, check_choice, not_allowed, warn
 from gridpriv.grid.case import Case
 from gridpriv.grid.tables import CsvRow, CsvRows
 
@@ -122,11 +121,7 @@ def override_demand(case: Case, path: str | Path) -> Case:
     demand = read_bus_demand(path, case)
     for name, kind, values in zip(DEMANDS, ("active", "reactive"), demand, strict=True):
         if np.isnan(values).all():
-            warnings.warn(
-                f"demand file {path} gives no {name}: {kind} demand is the case's",
-                GridprivWarning,
-                stacklevel=2,
-            )
+            warn(f"demand file {path} gives no {name}: {kind} demand is the case's")
     pd_new, qd_new = np.where(np.isnan(demand), [case.pd, case.qd], demand)
     return replace(case, pd=pd_new, qd=qd_new)
 

@@ -330,13 +330,8 @@ def _columns(table: Floats, name: str, least: int) -> Floats:
 
 def _integers(values: Floats, table: str, column: str, least: int) -> Ints:
     whole = np.isfinite(values) & (values == np.round(values))
-    _refuse(
-        ~(whole & (values >= least) & (values < LARGEST_BUS)),
-        values,
-        table,
-        column,
-        f"a whole number, {least} or more (a bus number)",
-    )
+    wrong = ~(whole & (values >= least) & (values < LARGEST_BUS))
+    _refuse(wrong, values, table, column, f"a whole number, {least} or more (a bus number)")
     return values.astype(np.int64)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Ints
-from gridpriv.core.errors import GridprivWarning, InputError, check_choice, excerpt, not_allowed
+from gridpriv.core.errors import InputError, check_choice, excerpt, not_allowed, warn
 from gridpriv.core.files import write_text
 from gridpriv.core.text import Json, counted, html_table
 from gridpriv.grid.case import Case
@@ -291,14 +290,10 @@ def zone_rows(case: Case, zoning: Zoning) -> list[Json]:
     ties = tie_lines(case, zoning)
     ends = np.concatenate([zoning.zone_of[case.f_bus[ties]], zoning.zone_of[case.t_bus[ties]]])
     mean, island = case.n_bus / zoning.n_zone, _parts(case, zoning)
-    parts = zip(
-        zoning.names,
-        zoning.members,
-        grouped(zoning.zone_of[case.gen_bus], zoning.n_zone),
-        np.bincount(ends, minlength=zoning.n_zone).tolist(),
-        (len(np.unique(island[buses])) for buses in zoning.members),
-        strict=True,
-    )
+    generators = grouped(zoning.zone_of[case.gen_bus], zoning.n_zone)
+    ties_of = np.bincount(ends, minlength=zoning.n_zone).tolist()
+    pieces = (len(np.unique(island[buses])) for buses in zoning.members)
+    parts = zip(zoning.names, zoning.members, generators, ties_of, pieces, strict=True)
     return [
         {
             "zone": name,
@@ -327,11 +322,9 @@ def warn_disconnected(case: Case, zoning: Zoning) -> None:
     for name, buses in zip(zoning.names, zoning.members, strict=True):
         parts = [case.bus_id[buses[island[buses] == part]] for part in np.unique(island[buses])]
         if len(parts) > 1:
-            warnings.warn(
+            warn(
                 f"zone {name} is not connected: its {len(buses)} buses fall into {len(parts)} "
-                f"parts (buses {_parts_named(parts)}). Move each part to a zone that it borders on",
-                GridprivWarning,
-                stacklevel=2,
+                f"parts (buses {_parts_named(parts)}). Move each part to a zone that it borders on"
             )
 
 

@@ -245,14 +245,8 @@ def noise_rule(settings: LearnSettings, releases: int) -> NoiseRule | None:
     """Return the noise for a budget over a number of plain releases, or None."""
     if settings.mechanism == "none":
         return None
-    multiplier = noise_multiplier(
-        settings.budget,
-        settings.mechanism,
-        settings.sensitivity,
-        releases,
-        settings.delta,
-        settings.noise,
-    )
+    stated = settings.budget, settings.mechanism, settings.sensitivity
+    multiplier = noise_multiplier(*stated, releases, settings.delta, settings.noise)
     if settings.sensitivity == "proven":
         multiplier *= ROUNDING
     return NoiseRule(settings.mechanism, settings.noise, multiplier)
@@ -329,11 +323,7 @@ def zcdp_total(charges: Mapping[Charge, int]) -> float:
 
 
 def privacy_certificate(
-    settings: LearnSettings,
-    multiplier: float,
-    tally: Tally,
-    adjacency: str,
-    paper: Json | None,
+    settings: LearnSettings, multiplier: float, tally: Tally, adjacency: str, paper: Json | None
 ) -> Json:
     """Return the ``privacy`` block of a run: every value is that of the worst client.
 

@@ -425,12 +425,9 @@ class Clients:
             rows = to_numpy(self.loss.values(scores, self.targets))
             return np.add.reduceat(rows, self.cuts[:-1]) / self.counts
         # in the samples' precision: another would copy all samples
-        return np.array(
-            [
-                float(mean_value(self.loss, *self.part(p), like(w[p], self.x)))
-                for p in range(self.number)
-            ]
-        )
+        models = (like(w[p], self.x) for p in range(self.number))
+        losses = (mean_value(self.loss, *self.part(p), v) for p, v in enumerate(models))
+        return np.array([float(loss) for loss in losses])
 
 
 def make_clients(dataset: Dataset, parts: list[Indices], device: str = "cpu") -> Clients:

@@ -134,12 +134,8 @@ class Functional:
         """Return a module's functional form."""
         current = copy.deepcopy(module).eval().to("cuda" if device == "cuda" else "cpu")
         current.requires_grad_(requires_grad=False)
-        return cls(
-            current,
-            loss_of(dataset),
-            {n: p.shape for n, p in current.named_parameters()},
-            dataset.features,
-        )
+        shapes = {name: value.shape for name, value in current.named_parameters()}
+        return cls(current, loss_of(dataset), shapes, dataset.features)
 
     def start(self) -> Array:
         """Return the module's own parameters, (d,): public."""

@@ -121,6 +121,8 @@ def learn(
         clients = _client_table(task, log.w)
     rounds = pd.DataFrame(log.rows)
     described, privacy = _described(original, dataset.clipped, settings.norm), _privacy(task)
+    solve, total = float(rounds["seconds"].sum()), time.perf_counter() - began
+    timing = LearnTiming(load=0.0, build=build, solve=solve, total=total)
     return LearnResult(
         dataset=described,
         settings=task.settings,
@@ -130,12 +132,7 @@ def learn(
         local=log.local,
         privacy=privacy,
         model=trained_model(original, dataset, log.w, task.settings, privacy, task.module),
-        timing=LearnTiming(
-            load=0.0,
-            build=build,
-            solve=float(rounds["seconds"].sum()),
-            total=time.perf_counter() - began,
-        ),
+        timing=timing,
         charges=dict(sorted(task.tally.charges.items())),  # clients run in threads, in any order
     )
 
@@ -329,14 +326,8 @@ def _privacy(task: Task) -> Json:
 CHARGED = "charged"
 SEED_GAP = 2**32  # between seeds of independent streams
 TUNABLE = (
-    "learning_rate",
-    "radius",
-    "step_scale",
-    "penalty",
-    "diameter",
-    "proximity",
-    "decay",
-    "clip",
+    *("learning_rate", "radius", "step_scale", "penalty"),
+    *("diameter", "proximity", "decay", "clip"),
 )
 
 

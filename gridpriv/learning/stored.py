@@ -361,12 +361,7 @@ class CheckpointWriter:
 
 
 def make_checkpoint_writer(
-    folder: Path,
-    dataset: Dataset,
-    settings: LearnSettings,
-    *,
-    resume: bool,
-    charged: bool = False,
+    folder: Path, dataset: Dataset, settings: LearnSettings, *, resume: bool, charged: bool = False
 ) -> CheckpointWriter:
     """Return the checkpoint writer of a run; with ``resume`` it continues the stored run.
 

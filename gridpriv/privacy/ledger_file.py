@@ -54,13 +54,12 @@ import secrets
 import stat
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gridpriv.core.errors import GridprivWarning, InputError
+from gridpriv.core.errors import InputError, warn
 from gridpriv.core.files import (
     PRIVATE_MODE,
     StorageError,
@@ -553,12 +552,11 @@ class Register:
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            warnings.warn(
+            warn(
                 f"the register of grants {self._folder} cannot be made ({error.strerror}): a "
                 "second ledger for the same buses would not be noticed. Set GRIDPRIV_STATE to a "
                 "folder that can be written",
-                GridprivWarning,
-                stacklevel=3,
+                3,
             )
             return False
         return True

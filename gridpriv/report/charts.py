@@ -395,26 +395,14 @@ class DomainFigure(Plot):
         position = {row["zone"]: row["net_position_mw"] for row in self.document["zones"]}
         corners = [(corner["first_mw"], corner["second_mw"]) for corner in domain["corners"]]
         names = domain["first_zone"], domain["second_zone"]
+        scheduled = position[names[0]], position[names[1]]
         if corners:
             axes.fill(*zip(*corners, strict=True), color=PALETTE[0], alpha=0.25)
             axes.plot(*zip(*corners, corners[0], strict=True), color=PALETTE[0], lw=1.2)
-        axes.plot(position[names[0]], position[names[1]], "o", color=PALETTE[1])
-        axes.annotate(
-            "scheduled",
-            (position[names[0]], position[names[1]]),
-            (6, 4),
-            textcoords="offset points",
-            fontsize=9,
-        )
+        axes.plot(*scheduled, "o", color=PALETTE[1])
+        axes.annotate("scheduled", scheduled, (6, 4), textcoords="offset points", fontsize=9)
         axes.axhline(0.0, color="#BBBBBB", lw=0.6, zorder=0)
         axes.axvline(0.0, color="#BBBBBB", lw=0.6, zorder=0)
-        set_labels(
-            axes,
-            f"net position of zone {names[0]} (MW)",
-            f"net position of zone {names[1]} (MW)",
-        )
-        set_title(
-            axes,
-            self.title,
-            f"zone {domain['balancing_zone']} balances, other zones as scheduled",
-        )
+        set_labels(axes, *(f"net position of zone {name} (MW)" for name in names))
+        note = f"zone {domain['balancing_zone']} balances, other zones as scheduled"
+        set_title(axes, self.title, note)

@@ -98,12 +98,12 @@ def _learning_released(study: Study) -> Iterator[Message]:
 
 
 def _at_most(total: engine.StudyTotal) -> dict[str, str]:
-    unknown = (
-        f", not counting {total.unknown} failed runs without a record of what they released"
-        if total.unknown
-        else ""
-    )
     assert total.epsilon is not None
+    unknown = ""
+    if total.unknown:
+        unknown = (
+            f", not counting {total.unknown} failed runs without a record of what they released"
+        )
     epsilon, delta = epsilon_text(total.epsilon), f"{total.delta:g}"
     return {"epsilon": epsilon, "delta": delta, "unknown": unknown}
 

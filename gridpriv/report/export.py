@@ -168,12 +168,10 @@ def _next_secure(
     """Return the step to secure noise, of mechanisms that have a sampler and of those without."""
     noisy = [name for name in dict.fromkeys(mechanisms) if name != "none"]
     lacking = [name for name in noisy if not has_secure_sampler(name)]
-    steps = (
-        []
-        if noisy and len(lacking) == len(noisy)
-        else [message("next-secure", {"settings": settings})]
-    )
-    return steps + [message("next-sampled", {"mechanism": name}) for name in lacking]
+    steps = [message("next-sampled", {"mechanism": name}) for name in lacking]
+    if noisy and len(lacking) == len(noisy):
+        return steps
+    return [message("next-secure", {"settings": settings}), *steps]
 
 
 def _left_out(study: Study) -> Iterator[Message]:

@@ -418,11 +418,8 @@ def split_bars(title: str, rows: pd.DataFrame, budget: str) -> Bars:
         note = "not AC-feasible" if row.ac_feasible == 0.0 else "no cost"
         parts = (0.0, 0.0)
         if math.isfinite(value):
-            parts = (
-                (row.method_cost, row.noise_cost)
-                if math.isfinite(row.method_cost)
-                else (0.0, value)
-            )
+            split = math.isfinite(row.method_cost)
+            parts = (row.method_cost, row.noise_cost) if split else (0.0, value)
             interval = f" \u00b1 {amount(half, '$/h')}" if half else ""
             note = f"{amount(value, '$/h')}{interval} $/h"
         bars.append(Bar(str(row.series), parts, half, note))

@@ -43,13 +43,7 @@ LABEL_SIDES = [
 PATCH = {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "boxstyle": "round,pad=0.1"}
 """Behind a label; a path effect would turn its text into outlines."""
 NUMBER: Look = {"ha": "center", "va": "center_baseline", "zorder": 3.0}
-LABEL: Look = {
-    "ha": "center",
-    "va": "center",
-    "weight": "bold",
-    "zorder": 4.0,
-    "bbox": PATCH,
-}
+LABEL: Look = {"ha": "center", "va": "center", "weight": "bold", "zorder": 4.0, "bbox": PATCH}
 VECTOR = 1500
 """Number of buses above which lines and markers are pixels in a vector file."""
 

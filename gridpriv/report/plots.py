@@ -30,12 +30,7 @@ from gridpriv.grid.layout import network_tables
 from gridpriv.grid.zoning import Zoning
 from gridpriv.privacy.certificate import noise_caveat
 from gridpriv.privacy.settings import NO_BUDGET, nominal_epsilon
-from gridpriv.report.charts import (
-    convergence_charts,
-    cost_chart,
-    horizon_charts,
-    horizon_figure,
-)
+from gridpriv.report.charts import convergence_charts, cost_chart, horizon_charts, horizon_figure
 from gridpriv.report.contents import plan_table
 from gridpriv.report.curves import LOG_FROM, Chart, Series, tick
 from gridpriv.report.figures import Bar, Bars, looks, set_title, stacked, styled_axes, write_figure
@@ -175,14 +170,8 @@ class RunPlots:
         if limited:
             series.append(Series("limit", (), (100.0,), flat=True))
         label, unit = ("loading (% of limit)", "%") if limited else ("flow (MVA)", "MVA")
-        return Chart(
-            f"{self._name}: branch loading",
-            "branches, in order of loading",
-            label,
-            tuple(series),
-            unit,
-            log_from=math.inf,
-        ).plot(ax, **options)
+        words = f"{self._name}: branch loading", "branches, in order of loading", label
+        return Chart(*words, tuple(series), unit, log_from=math.inf).plot(ax, **options)
 
     def interchange(self, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw each zone's actual interchange (MW), its schedule marked; exports are positive."""
@@ -218,16 +207,10 @@ class RunPlots:
         style = {name: look | {"linestyle": ""} for name, look in curves.items()}
         series += [Series(name, tuple(at), tuple(limit[order])) for name, limit in limits.items()]
         grey = {"color": "#777777", "linestyle": "--", "linewidth": 1.0, "marker": ""}
-        return Chart(
-            f"{self._name}: {quantity}",
-            "bus, by zone",
-            f"{quantity} ({unit})",
-            tuple(series),
-            unit,
-            x_names=tuple(map(str, numbers[order])),
-            log_from=math.inf,
-            style=style | dict.fromkeys(limits, grey),
-        )
+        words = f"{self._name}: {quantity}", "bus, by zone", f"{quantity} ({unit})"
+        names, style = tuple(map(str, numbers[order])), style | dict.fromkeys(limits, grey)
+        log_from = math.inf
+        return Chart(*words, tuple(series), unit, x_names=names, log_from=log_from, style=style)
 
 
 @dataclass(frozen=True, eq=False)

@@ -135,20 +135,11 @@ def _run_maps(subject: Subject) -> tuple[GridMap, ...]:
     shed = study.tables["res_shed"].set_index("index")["p_mw"].to_dict()
     voltages = study.tables["res_bus"].set_index("index")["vm_pu"].to_dict()
     values = {int(bus): float(value) for bus, value in voltages.items()}
-    low = min(VOLTAGES[0], *values.values())
-    wide = _width(network[0])
-    return (
-        loading_map(name, network, shed, flows, width=wide),
-        GridMap(
-            f"{name}: branch {loading_noun(flows)} and voltage magnitude",
-            *network,
-            flows=flows,
-            values=values,
-            limits=(low, max(VOLTAGES[1], *values.values())),
-            value_label="voltage magnitude (p.u.)",
-            width=wide,
-        ),
-    )
+    span = min(VOLTAGES[0], *values.values()), max(VOLTAGES[1], *values.values())
+    title = f"{name}: branch {loading_noun(flows)} and voltage magnitude"
+    look: Look = {"value_label": "voltage magnitude (p.u.)", "width": _width(network[0])}
+    loading = loading_map(name, network, shed, flows, width=_width(network[0]))
+    return loading, GridMap(title, *network, flows=flows, values=values, limits=span, **look)
 
 
 def cost(subject: Subject) -> Section | None:
@@ -176,11 +167,9 @@ def claims(subject: Subject) -> Section | None:
 
 def convergence(subject: Subject) -> Section | None:
     """Return charts by round; a series has none."""
-    groups = (
-        {}
-        if means_over(subject.study) == "steps"
-        else round_charts(subject.study, subject.table, subject.look)
-    )
+    if means_over(subject.study) == "steps":
+        return None
+    groups = round_charts(subject.study, subject.table, subject.look)
     if not groups:
         return None
     tables = subject.tables_named("convex")
@@ -240,10 +229,7 @@ def _limits(study: Study, panel: str, runs: pd.DataFrame) -> list[Message]:
 
 
 def _shed_maps(
-    study: Study,
-    rows: pd.DataFrame,
-    runs: pd.DataFrame,
-    network: tuple[pd.DataFrame, pd.DataFrame],
+    study: Study, rows: pd.DataFrame, runs: pd.DataFrame, network: tuple[pd.DataFrame, pd.DataFrame]
 ) -> Iterator[GridMap]:
     """Yield load shedding per bus of the methods that shed least and most, if any sheds."""
     shed, budget = study.tables["buses"], source.reference_budget(rows)
@@ -261,13 +247,9 @@ def _shed_maps(
             continue
         at = "" if budget == NO_NOISE else f", {source.budget_words(budget)}"
         values = {int(bus): float(value) for bus, value in mean.fillna(0.0).items()}
-        yield GridMap(
-            f"{rows.panel.iloc[0]}: {series}{at}",
-            *network,
-            shed=values,
-            note=f"load shedding: {number_text(total)} MW",
-            width=_width(network[0]),
-        )
+        title = f"{rows.panel.iloc[0]}: {series}{at}"
+        note = f"load shedding: {number_text(total)} MW"
+        yield GridMap(title, *network, shed=values, note=note, width=_width(network[0]))
 
 
 def _width(buses: pd.DataFrame) -> float:

@@ -137,12 +137,8 @@ def _plan_rows(document: Json) -> pd.DataFrame:
 
 def _audit_rows(document: Json) -> pd.DataFrame:
     shown = ("perturbation", "mechanism", "update")
-    return pd.DataFrame(
-        [
-            row | {"configuration": " ".join(str(document["settings"][n]) for n in shown)}
-            for row in document["statistical"]
-        ]
-    )
+    configuration = " ".join(str(document["settings"][name]) for name in shown)
+    return pd.DataFrame(document["statistical"]).assign(configuration=configuration)
 
 
 def _attack_rows(document: Json) -> pd.DataFrame:
@@ -374,22 +370,18 @@ def rank(runs: pd.DataFrame, metric: Metric) -> Ranking:
     return Ranking(tuple(order), tuple(leaders), min(noisy))
 
 
-def _by_seed(rows: pd.DataFrame, metric: Metric) -> pd.Series:
-    """Return a method's value by seed; without noise the same value for every seed."""
+def _by_seed(rows: pd.DataFrame, metric: Metric) -> pd.Series | float:
+    """Return a method's value by seed; without noise one value for every seed."""
     values = pd.to_numeric(rows[metric.key])
     if bool(rows["budget"].isin(privacy.NO_BUDGET).all()):
-        return pd.Series([float(values.iloc[0])], index=["any"])
+        return float(values.iloc[0])
     seeds = rows["seed"] if "seed" in rows else pd.Series(range(len(rows)), index=rows.index)
     return pd.Series(values.to_numpy(dtype=float), index=seeds.astype(str))
 
 
-def _difference(lowest: pd.Series, other: pd.Series) -> Floats:
+def _difference(lowest: pd.Series | float, other: pd.Series | float) -> Floats:
     """Return the other's value less the lowest one's, by common seed."""
-    for item, rest in ((lowest, other), (other, lowest)):
-        if list(item.index) == ["any"]:
-            sign = 1.0 if item is lowest else -1.0
-            return np.asarray(sign * (rest.to_numpy() - item.iloc[0]), dtype=float)
-    return np.asarray((other - lowest).dropna(), dtype=float)
+    return np.asarray(pd.Series(other - lowest).dropna(), dtype=float)
 
 
 def _significant(difference: Floats, metric: Metric, level: float) -> bool:

@@ -154,19 +154,10 @@ def typst_widths(table: Table) -> list[str]:
     ]
 
 
-SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "–": "--",
-}
+SPECIAL = str.maketrans(
+    {character: rf"\{character}" for character in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--"}
+)
 
 
 def to_csv(table: Table) -> str:
@@ -204,7 +195,7 @@ def booktabs(
 
 def escaped(text: str) -> str:
     """Return text with LaTeX's special characters escaped."""
-    return "".join(SPECIAL.get(character, character) for character in text)
+    return text.translate(SPECIAL)
 
 
 AXES = ("case", "zoning", "load_scale", "method", "local_updates", "budget")

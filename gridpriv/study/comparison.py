@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from gridpriv.consensus.transport import ReusedAgents, connect
-from gridpriv.core.errors import GridprivError, GridprivWarning, not_allowed
+from gridpriv.core.errors import GridprivError, GridprivWarning, not_allowed, warn
 from gridpriv.core.processes import unordered
 from gridpriv.core.store import MANIFEST, NETWORK_TABLES, Store, Study, Tables
 from gridpriv.core.text import Json, counted
@@ -252,7 +252,7 @@ def run_tasks(
     with closing(results):
         for finished, warned in results:
             for message in warned:
-                warnings.warn(message, GridprivWarning, stacklevel=2)
+                warn(message)
             for tables, words in finished:
                 if tables is not None:
                     store.add(tables)

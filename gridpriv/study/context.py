@@ -23,12 +23,7 @@ from gridpriv.core.threads import uninterrupted
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
 from gridpriv.privacy.release import Charging, Release
-from gridpriv.zonal.documents import (
-    COMMITMENT_FILE,
-    RESERVE_FILE,
-    STORAGE_FILE,
-    StorageStep,
-)
+from gridpriv.zonal.documents import COMMITMENT_FILE, RESERVE_FILE, STORAGE_FILE, StorageStep
 from gridpriv.zonal.opening import RoundRecord
 from gridpriv.zonal.prepared import Prepared, Releases, zone_datasets
 from gridpriv.zonal.result import RunResult
@@ -165,10 +160,8 @@ class RunContext:
             self.charging(case, prepared) as (charge, admit),
             self.progress(case.name, total) as advance,
         ):
-            yield (
-                run_prepared(prepared, lambda _: advance("round"), charge=charge, admit=admit),
-                advance,
-            )
+            result = run_prepared(prepared, lambda _: advance("round"), charge=charge, admit=admit)
+            yield result, advance
 
     def zones(self, workers: int) -> ReusedAgents:
         """Return the processes of the zones, reused in further runs."""
@@ -241,14 +234,15 @@ class RunContext:
                 charge, admit = running.enter_context(self.charging(case, prepared))
                 max_rounds = None if prepared.in_ac_rounds else prepared.settings.rounds
                 advance = running.enter_context(self.progress(case.name, max_rounds))
+                begin = admit
+                if run_folder is not None:
+                    begin = in_turn(admit, partial(run_folder.begin, 0))
                 result = run_prepared(
                     prepared,
                     watch=lambda r: advance(_round_note(r)),
                     watch_ac=lambda r: advance(f"largest AC mismatch {r.primal:.2e}"),
                     charge=charge,
-                    admit=admit
-                    if run_folder is None
-                    else in_turn(admit, partial(run_folder.begin, 0)),
+                    admit=begin,
                     leave=store,
                     transport=zones,
                 )

@@ -154,24 +154,10 @@ class Data(Seeds):
 
 
 PLANNED = (
-    "title",
-    "question",
-    "cases",
-    "zonings",
-    "budgets",
-    "local-updates",
-    "load-scales",
-    "reference",
-    "settings",
-    "methods",
-    "dataset",
-    "tuning",
-    "client-rounds",
-    "allow",
-    "measure",
-    "data-seed",
-    "series",
-    "steps",
+    *("title", "question", "cases", "zonings", "budgets", "local-updates", "load-scales"),
+    *("reference", "settings", "methods"),
+    *("dataset", "tuning", "client-rounds", "allow", "measure", "data-seed"),  # of learning
+    *("series", "steps"),
 )
 """Keys of a study file."""
 PLAN = TableSchema(
@@ -400,16 +386,8 @@ def failed_tables(identity: Json, reason: str) -> Tables:
 
 
 PACKAGES = (
-    "gridpriv",
-    "numpy",
-    "scipy",
-    "pandas",
-    "pyomo",
-    "casadi",
-    "clarabel",
-    "pandapower",
-    "dp-accounting",
-    "pyarrow",
+    *("gridpriv", "numpy", "scipy", "pandas", "pyomo", "casadi", "clarabel", "pandapower"),
+    *("dp-accounting", "pyarrow"),
 )
 LEARNING_RUN = "learning run"
 """Kind of a folder with one run of learning."""

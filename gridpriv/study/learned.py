@@ -162,13 +162,9 @@ class LearnPlan:
         """Refuse methods that cannot be compared: other units of privacy, or other effort."""
         noisy = [t for t in trials if t.budget != NO_NOISE]
         trained = [t for t in trials if t.settings.algorithm != "centralized"]
+        other_units = "protect different things, so that their budgets do not compare"
         for difference, value_of, why, trials_compared in (
-            (
-                "units",
-                _unit,
-                "protect different things, so that their budgets do not compare",
-                noisy,
-            ),
+            ("units", _unit, other_units, noisy),
             ("client-rounds", client_rounds, "train with unequal client-rounds", trained),
         ):
             for dataset in dict.fromkeys(t.dataset for t in trials_compared):
@@ -497,9 +493,8 @@ def store_learning_run(
     }
     title = f"A run of {settings.algorithm} on {dataset.name}"
     question = "How well does this run learn, and what does it protect?"
-    manifest = engine.header(engine.LEARNING_RUN, title, question, plan_document, 1) | {
-        "repeat": repeat
-    }
+    manifest = engine.header(engine.LEARNING_RUN, title, question, plan_document, 1)
+    manifest["repeat"] = repeat
     if public:
         manifest = publish_manifest(manifest)
     with open_store(out, manifest, resume=resume) as store:
@@ -507,10 +502,8 @@ def store_learning_run(
             checkpoints = make_checkpoint_writer(
                 out, dataset, settings, resume=resume, charged=bool(ledger)
             )
-            result, row = (
-                run(checkpoints),
-                _identity(trial) | {"run": "0"},
-            )  # a digest covers the seed
+            result = run(checkpoints)
+            row = _identity(trial) | {"run": "0"}  # a digest covers the seed
             tables = _result_tables(row, result, None)
             rounds = publish_table(result.rounds, LearnRound.table) if public else result.rounds
             store.text(RUN_FILE, sealed(result.as_dict(public=public), indent=2))

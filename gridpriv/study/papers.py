@@ -367,12 +367,7 @@ def steps_epsilon(steps: int, epsilon: float) -> dict[str, float]:
 
 def _dispatch_cost(cost: float, rating: float, load: float = 300.0) -> float:
     solution = linprog(
-        [10.0, cost],
-        A_ub=[[2.0 / 3.0, 1.0 / 3.0]],
-        b_ub=[rating],
-        A_eq=[[1.0, 1.0]],
-        b_eq=[load],
-        bounds=[(0.0, None)] * 2,
+        [10.0, cost], A_ub=[[2.0 / 3.0, 1.0 / 3.0]], b_ub=[rating], A_eq=[[1.0, 1.0]], b_eq=[load]
     )
     return float(solution.fun)
 
@@ -388,17 +383,13 @@ def feeder(case: str = "case15da") -> Computed:
     single = epsilon_of(Charge("gaussian", multiplier), DELTA)
     stated = math.sqrt(2.0 * math.log(1.25 / FEEDER_DELTA)) / EPSILON
     paper = epsilon_of(Charge("gaussian", stated / math.sqrt(FEEDER_DEPTH)), FEEDER_DELTA)
+    longest = f"all flows of the paper's longest path, {FEEDER_DEPTH} branches"
     table = pd.DataFrame(
         [
             ("one flow, public deviation", EPSILON, single, fixed),
             ("one flow, deviation a share of its private load", EPSILON, None, scaled),
             (f"all flows of a path of {depth} branches", EPSILON, path, DELTA),
-            (
-                f"all flows of the paper's longest path, {FEEDER_DEPTH} branches",
-                EPSILON,
-                paper,
-                FEEDER_DELTA,
-            ),
+            (longest, EPSILON, paper, FEEDER_DELTA),
         ],
         columns=["noise", "stated", "certified", "delta"],
     )
@@ -459,18 +450,10 @@ def totals() -> Computed:
     """Return Li et al.'s totals: one row per accounting, one column per number of rounds."""
     curves = total_curves()
     labels = {"case": "adult", "budget": NO_NOISE, "local_updates": 5, "status": "done"}
-    study = Study(
-        Path(),
-        {},
-        {
-            "runs": pd.DataFrame([{"run": name, "method": name} | labels for name in curves]),
-            "rounds": pd.DataFrame(
-                {"run": name, "round": t, "accounted": epsilon}
-                for name, curve in curves.items()
-                for t, epsilon in curve.items()
-            ),
-        },
-    )
+    runs = pd.DataFrame([{"run": name, "method": name} | labels for name in curves])
+    rows = [(name, t, epsilon) for name, curve in curves.items() for t, epsilon in curve.items()]
+    rounds = pd.DataFrame(rows, columns=["run", "round", "accounted"])
+    study = Study(Path(), {}, {"runs": runs, "rounds": rounds})
     table = pd.DataFrame(curves).T.rename(columns=str).rename_axis("accounting").reset_index()
     return Computed(table, check_claims(study, claims_of("li-fig6")))
 

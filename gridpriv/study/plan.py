@@ -443,11 +443,9 @@ def _budget(value: float | str | privacy.Budget, per_release: bool, delta: float
         allowed = "a number, total:E[;D] or per-release:E[;D], such as 1 or total:5;1e-5"
         raise not_allowed("budgets", value, allowed) from None
     positive("budgets", epsilon)
-    return (
-        privacy.Budget("per-release", epsilon)
-        if per_release
-        else privacy.Budget("total", epsilon, delta)
-    )
+    if per_release:
+        return privacy.Budget("per-release", epsilon)
+    return privacy.Budget("total", epsilon, delta)
 
 
 def _number(axis: str, value: object) -> float:

@@ -39,23 +39,9 @@ if TYPE_CHECKING:
     from gridpriv.zonal.result import RunResult
 
 SETTINGS_SHOWN = (
-    "mechanism",
-    "perturbation",
-    "noise_schedule",
-    "sensitivity",
-    "protects",
-    "power_factor",
-    "beta",
-    "update",
-    "consensus",
-    "local_updates",
-    "rounds",
-    "tolerance",
-    "penalty",
-    "solver",
-    "solver_tolerance",
-    "load_scale",
-    "noise",
+    *("mechanism", "perturbation", "noise_schedule", "sensitivity"),
+    *("protects", "power_factor", "beta", "update", "consensus", "local_updates", "rounds"),
+    *("tolerance", "penalty", "solver", "solver_tolerance", "load_scale", "noise"),
 )
 RUNS = TableSchema(
     "runs",

@@ -180,24 +180,11 @@ def plan_day(prepared: Sequence[Prepared], chronology: Chronology) -> DayPlan:
     on = np.ones((count, case.n_gen), bool) if running is None else running
     output, prices, reserve = _coupled(optimum, case)
     output, reserve = np.where(on, output, 0.0), np.where(on, reserve, 0.0)  # without rounding
-    schedules = tuple(
-        _schedule(step, demand, blocks, prices[t])
-        for t, (step, demand, blocks) in enumerate(
-            zip(prepared, demands, optimum.steps, strict=True)
-        )
-    )
+    schedules = tuple(map(_schedule, prepared, demands, optimum.steps, prices))
     low, high = _windows(case, chronology, output, reserve, on)
-    return DayPlan(
-        chronology,
-        schedules,
-        output,
-        low,
-        high,
-        reserve,
-        _energies(optimum, chronology, count),
-        running,
-        ((optimum.rounds, optimum.mismatch),) * count,
-    )
+    planned = (output, low, high, reserve, _energies(optimum, chronology, count), running)
+    efforts = ((optimum.rounds, optimum.mismatch),) * count
+    return DayPlan(chronology, schedules, *planned, efforts)
 
 
 def look_ahead(hours: float) -> int:

@@ -404,24 +404,9 @@ SETTINGS = TableSchema(
 TABLES = tuple(
     row.table
     for row in (
-        RoundRow,
-        ZoneRow,
-        BusRow,
-        BusPrice,
-        TiePrice,
-        BindingLimit,
-        ResBus,
-        ResLine,
-        ResGen,
-        ResShed,
-        ZoneCertificate,
-        StoredTiming,
-        StepRow,
-        DrawRow,
-        LikelyDemand,
-        TemporalCoefficient,
-        NetworkBus,
-        NetworkBranch,
+        *(RoundRow, ZoneRow, BusRow, BusPrice, TiePrice, BindingLimit),
+        *(ResBus, ResLine, ResGen, ResShed, ZoneCertificate, StoredTiming),
+        *(StepRow, DrawRow, LikelyDemand, TemporalCoefficient, NetworkBus, NetworkBranch),
     )
 )
 

@@ -241,15 +241,9 @@ def exchange(
     began = time.perf_counter()
     case = result.case if view == LOCAL else viewed_case(result, view)
     optimum = viewed_optimum(result, case)
-    return ExchangeResult(
-        settings,
-        result.zoning.names,
-        optimum,
-        flow_domain(optimum.state, result.zoning.zone_of, ptdf),
-        _market(case, optimum.state.pg),
-        result=result,
-        seconds=time.perf_counter() - began,
-    )
+    domain = flow_domain(optimum.state, result.zoning.zone_of, ptdf)
+    own = result.zoning.names, optimum, domain, _market(case, optimum.state.pg)
+    return ExchangeResult(settings, *own, result=result, seconds=time.perf_counter() - began)
 
 
 def _market(case: Case, pg: Floats) -> Floats | None:

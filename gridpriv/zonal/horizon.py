@@ -23,7 +23,6 @@ prediction, and its block is released, and charged, like the others.
 from __future__ import annotations
 
 import secrets
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -38,7 +37,7 @@ from pandas import DataFrame
 from gridpriv.consensus.agent import AgentRules
 from gridpriv.consensus.transport import Connect
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, not_allowed
+from gridpriv.core.errors import GridprivError, InputError, not_allowed, warn
 from gridpriv.core.lazy import LazyAttribute
 from gridpriv.core.text import Json, counted
 from gridpriv.grid.chronology import Chronology
@@ -258,17 +257,12 @@ class Horizon:
             ready = replace(ready, scheduled=plan.schedules[number])
         if estimates is None:
             return ready
-        step = 0 if self.series.scales else number
-        disclosed = zip(self.disclosures, estimates, strict=True)
-        return replace(
-            ready,
-            posteriors=tuple(
-                ReleasedPosterior(
-                    replace(item.level, scale=ready.scale), ready.scale * item.at(step, basis)
-                )
-                for item, basis in disclosed
-            ),
+        step, factor = 0 if self.series.scales else number, ready.scale
+        posteriors = tuple(
+            ReleasedPosterior(replace(item.level, scale=factor), factor * item.at(step, basis))
+            for item, basis in zip(self.disclosures, estimates, strict=True)
         )
+        return replace(ready, posteriors=posteriors)
 
     @property
     def _step_settings(self) -> Settings:
@@ -439,14 +433,10 @@ class Stream(Horizon):
         """Releases of every zone in every block (public)."""
         owned = self.owned
         assert owned.expected is not None and owned.rules.noise is not None
-        disclosures = []
+        disclosures, exact = [], owned.rules.noise.source == "secure"
         for zone in owned.zones:
-            level = Disclosure(
-                total(len(zone.own)),
-                zone_prior(zone, owned.expected),
-                0.0,
-                exact=owned.rules.noise.source == "secure",
-            )
+            prior = zone_prior(zone, owned.expected)
+            level = Disclosure(total(len(zone.own)), prior, 0.0, exact=exact)
             stream_disclosure = StreamDisclosure(level, self.block, self.hours, self.ahead)
             error = self.error(stream_disclosure, owned.rules.noise.multiplier)
             disclosures.append(replace(stream_disclosure, level=replace(level, expected=error)))
@@ -491,12 +481,9 @@ class Stream(Horizon):
 
     def expected(self) -> DemandEstimates:
         """Return the public prior, used before a release."""
-        return tuple(
-            TemporalEstimate(
-                disclosure.level.prior.mean, np.zeros((2, self.ahead * len(self.series)))
-            )
-            for disclosure in self.disclosures
-        )
+        shape = 2, self.ahead * len(self.series)
+        priors = (item.level.prior.mean for item in self.disclosures)
+        return tuple(TemporalEstimate(mean, np.zeros(shape)) for mean in priors)
 
     @property
     def costs(self) -> Json:
@@ -620,11 +607,10 @@ def _check_stream(series: DemandSeries, settings: Settings, chronology: Chronolo
     if chronology is not None and chronology.hours != 1.0:
         raise not_allowed("step_hours", chronology.hours, "1 with --stream: a step is an hour")
     if _numbers(series.steps) is None:
-        warnings.warn(
+        warn(
             f"The steps of {series.source} count as consecutive hours, because their names are not "
             "whole numbers. Number them by hour (0, 1, 2, ...), so that a missing hour is noticed",
-            GridprivWarning,
-            stacklevel=3,
+            3,
         )
 
 
@@ -684,11 +670,10 @@ def _check_temporal_basis(series: DemandSeries, settings: Settings) -> None:
         raise not_allowed("temporal_basis", basis, f"left out, or {once}")
     most = len(series) - 1
     if basis != PER_STEP and int(basis) > most:
-        warnings.warn(
+        warn(
             f"temporal_basis = {basis}: {counted(len(series), 'step')} have "
             f"{counted(most, 'cosine coefficient')} at most; {most} are released",
-            GridprivWarning,
-            stacklevel=3,
+            3,
         )
 
 

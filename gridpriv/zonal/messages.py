@@ -107,13 +107,8 @@ def _convergence(document: Json) -> Iterator[tuple[str, Json]]:
     newton, planned = settings["acceleration"] == "newton", settings["rounds"]
     if on_ac is not None:
         if not on_ac["converged"]:
-            yield (
-                "ac-rounds-not-converged",
-                {
-                    "rounds": counted(on_ac["rounds"], "round"),
-                    "residual": shown(on_ac["primal_residual"]),
-                },
-            )
+            rounds, mismatch = counted(on_ac["rounds"], "round"), shown(on_ac["primal_residual"])
+            yield "ac-rounds-not-converged", {"rounds": rounds, "residual": mismatch}
     elif newton and residual is not None and finished < planned:
         levels = sorted(max(settings["tolerance"], level) for level in ATTAINABLE)
         within = next((level for level in levels if _optimal(document, level)), None)
@@ -127,10 +122,8 @@ def _convergence(document: Json) -> Iterator[tuple[str, Json]]:
         kind = "-at-tolerance" if early else "-fresh-noise" if fresh else plain
         yield f"not-converged{kind}", values
     elif early:
-        yield (
-            "ended-early",
-            values | {"planned": planned, "tolerance": shown(settings["tolerance"])},
-        )
+        values |= {"planned": planned, "tolerance": shown(settings["tolerance"])}
+        yield "ended-early", values
 
 
 def _optimal(document: Json, within: float) -> bool:
@@ -190,12 +183,10 @@ def _baselines(document: Json) -> Iterator[tuple[str, Json]]:
     negative = None not in (price, cost) and price < 0.0 and differs(price, cost)
     if negative and not below and not releases_nothing(settings):
         excess = None if over is None else over - price
-        gap = (
-            f" The noise-free baseline is {amount(excess, '$/h')} $/h above the AC optimum, so "
-            "noise can lower the cost."
-            if excess is not None and excess > 0.0 and differs(excess, cost)
-            else " That is chance."
-        )
+        gap = " That is chance."
+        if excess is not None and excess > 0.0 and differs(excess, cost):
+            above = f"{amount(excess, '$/h')} $/h above the AC optimum"
+            gap = f" The noise-free baseline is {above}, so noise can lower the cost."
         yield "negative-cost-of-privacy", {"gap": gap}
     if price is not None and settings["objective"] != "cost":
         yield "cost-not-minimized", {"objective": settings["objective"]}
@@ -216,10 +207,8 @@ def _against_prior_only(document: Json) -> Iterator[tuple[str, Json]]:
         texts = {"cost": number_text(value, digits), "prior": number_text(prior, digits)}
         near = on_relaxation(document) and value <= prior + CHANCE * abs(prior)
         chance = " Less than 0.25 % apart, either may be the cheaper." if near else ""
-        yield (
-            "dearer-than-prior-only" if priced else "sheds-more-than-prior-only",
-            texts | {"chance": chance},
-        )
+        code = "dearer-than-prior-only" if priced else "sheds-more-than-prior-only"
+        yield code, texts | {"chance": chance}
     elif priced:
         drawn, prior_only = physical["balancing_mw"] or 0.0, costs["prior_only_balancing_mw"] or 0.0
         if drawn - prior_only > negligible_mw(physical["load_mw"] or 0.0):

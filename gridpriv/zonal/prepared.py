@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import secrets
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,7 +26,7 @@ from gridpriv.consensus.agent import AgentRules
 from gridpriv.consensus.coordinator import Consensus, make_consensus
 from gridpriv.consensus.schedules import SolverTolerance
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import GridprivWarning, InputError, check_choice, not_allowed
+from gridpriv.core.errors import InputError, check_choice, not_allowed, warn
 from gridpriv.core.settings import check_names, names
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case, zoning_of
@@ -372,11 +371,10 @@ def _warn_of_large_delta(settings: Settings, entries: int) -> None:
         in_use["delta"] = settings.release_delta
     for name, delta in in_use.items():
         if delta >= 1.0 / entries:
-            warnings.warn(
+            warn(
                 f"{name} = {delta:g} is at least 1/{entries}, one over the number of demand "
                 "entries: it would allow one entry to be published",
-                GridprivWarning,
-                stacklevel=3,
+                3,
             )
 
 

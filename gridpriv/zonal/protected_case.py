@@ -372,13 +372,9 @@ class ProtectedCase:
         if isinstance(self.posterior, PricedRelease):
             query = self.posterior.query.release
             drawn.append(PublishedDraw("demand at published prices", query, 1.0, "$/h"))
+        adjacency, covariance = ready.rules.adjacency.protection(base), self.posterior.covariance
         return CertificateContents(
-            ready,
-            str(ready.rules.adjacency.protection(base)),
-            tuple(drawn),
-            self.served,
-            self.posterior.covariance,
-            self.cost_range,
+            ready, str(adjacency), tuple(drawn), self.served, covariance, self.cost_range
         )
 
     def scenarios(self, count: int) -> tuple[Served, ...]:

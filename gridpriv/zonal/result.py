@@ -157,16 +157,14 @@ class FinishedRun(Instance):
         """Return the result with the releases of interrupted attempts at this run in its totals."""
         if not earlier:
             return self
+        pairs = (self.trace.releases, earlier), (self.trace.counted, planned_earlier)
         drawn, planned = (
             {
                 zone: Counter(releases.get(zone, {})) + Counter(before.get(zone, {}))
                 for zone in self.zoning.names
                 if zone in releases or zone in before
             }
-            for releases, before in (
-                (self.trace.releases, earlier),
-                (self.trace.counted, planned_earlier),
-            )
+            for releases, before in pairs
         )
         return replace(
             self,

@@ -243,15 +243,9 @@ def security(
         except PowerFlowError as error:
             raise SolverError(f"before any outage, {error}") from error
         analysed = security_analysis(before, outages, screen, watch)
-    return SecurityResult(
-        settings,
-        before,
-        analysed,
-        prevention,
-        _corrections(result, before, analysed) if corrective or secure else None,
-        result=result,
-        seconds=time.perf_counter() - began,
-    )
+    corrections = _corrections(result, before, analysed) if corrective or secure else None
+    own, seconds = (before, analysed, prevention, corrections), time.perf_counter() - began
+    return SecurityResult(settings, *own, result=result, seconds=seconds)
 
 
 def _corrections(

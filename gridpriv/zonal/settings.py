@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,14 +18,7 @@ from gridpriv.consensus.schedules import (
     SolverTolerance,
     Update,
 )
-from gridpriv.core.errors import (
-    GridprivWarning,
-    InputError,
-    check_choice,
-    not_allowed,
-    not_negative,
-    positive,
-)
+from gridpriv.core.errors import InputError, check_choice, not_allowed, not_negative, positive, warn
 from gridpriv.core.settings import (
     Part,
     check_names,
@@ -127,12 +119,11 @@ class Adjacency(Part):
         unitless = not self.beta.unit and self.beta.value >= 1.0  # a base or more: probably in MW
         if unitless or beta > largest > 0.0:
             more = f", more than its largest bus can generate ({largest * case.base_mva:.6g} MW)"
-            warnings.warn(
+            warn(
                 f"beta = {self.beta} is {beta * case.base_mva:.6g} MVA on the base of {case.name}"
                 f"{more if beta > largest > 0.0 else ''}; "
                 "a distance in megawatts is written with its unit, such as 20MW",
-                GridprivWarning,
-                stacklevel=3,
+                3,
             )
         return protected
 

@@ -52,14 +52,12 @@ def interchange(document: Json) -> Table:
     """Return every zone's interchange, scheduled and actual, their difference, load shedding."""
     columns = ("scheduled", "actual", "deviation")
     keys = [*(f"{column}_mw" for column in columns), "shed_mw"]
-    return (
-        "Interchange (MW, exports positive; each zone bears half of a tie line's losses)",
-        ["zone", *columns, "load shedding"],
-        [
-            [row["zone"], *(amount(row.get(key), "MW") for key in keys)]
-            for row in zone_interchange(document)
-        ],
-    )
+    title = "Interchange (MW, exports positive; each zone bears half of a tie line's losses)"
+    rows = [
+        [row["zone"], *(amount(row.get(key), "MW") for key in keys)]
+        for row in zone_interchange(document)
+    ]
+    return title, ["zone", *columns, "load shedding"], rows
 
 
 def zone_interchange(document: Json) -> list[Json]:
@@ -297,19 +295,13 @@ def noise(settings: Json) -> str:
 def privacy_table(privacy: Json) -> Table:
     """Return nominal and certified epsilons, from a document's privacy."""
     release, total = privacy["per_release"], privacy["total"]
-    return (
-        "Privacy (worst zone)",
-        ["epsilon", "nominal", "certified"],
-        [
-            ["of one release", release["nominal"], release["certified"]],
-            [
-                f"total (pure DP), {counted(privacy['releases_per_zone'], 'release')}",
-                None,
-                privacy["total_pure"],
-            ],
-            [f"total at delta = {total['delta']:g}", privacy["published_total"], total["epsilon"]],
-        ],
-    )
+    drawn = counted(privacy["releases_per_zone"], "release")
+    rows = [
+        ["of one release", release["nominal"], release["certified"]],
+        [f"total (pure DP), {drawn}", None, privacy["total_pure"]],
+        [f"total at delta = {total['delta']:g}", privacy["published_total"], total["epsilon"]],
+    ]
+    return "Privacy (worst zone)", ["epsilon", "nominal", "certified"], rows
 
 
 def notes(document: Json) -> list[Message]:
@@ -531,42 +523,27 @@ def _coupled(document: Json) -> Iterator[tuple[str, Json]]:
     steps, coupled = document["steps"], document.get("coupled") or []
     last = {row["storage"]: row for row in document.get("storage") or []}
     for name, row in last.items():
-        percent = row["soc_percent"]
-        yield (
-            "storage-after",
-            {
-                "storage": name,
-                "step": row["step"],
-                "energy": shown(amount(row["energy_mwh"], "MW")),
-                "percent": "" if percent is None else f" ({percent:.3g} %)",
-            },
-        )
+        energy, percent = shown(amount(row["energy_mwh"], "MW")), row["soc_percent"]
+        share = "" if percent is None else f" ({percent:.3g} %)"
+        values = {"storage": name, "step": row["step"], "energy": energy, "percent": share}
+        yield "storage-after", values
     if not coupled:
         return
     efforts = [(s["rounds"], s["consensus_residual"]) for s in steps if s.get("rounds") is not None]
     if efforts:
         ahead = document["settings"].get("stream") is not None
         least, most = (choose(rounds for rounds, _ in efforts) for choose in (min, max))
-        yield (
-            "coupled-plan-ahead" if ahead else "coupled-plan",
-            {
-                "coupled": ", ".join(coupled),
-                "rounds": ("" if least == most else f"{least} to ") + counted(most, "round"),
-                "mismatch": shown(max(residual for _, residual in efforts)),
-            },
-        )
+        rounds = ("" if least == most else f"{least} to ") + counted(most, "round")
+        mismatch = shown(max(residual for _, residual in efforts))
+        values = {"coupled": ", ".join(coupled), "rounds": rounds, "mismatch": mismatch}
+        yield "coupled-plan-ahead" if ahead else "coupled-plan", values
     costs = [step["cost"] for step in steps if step.get("cost") is not None]
     if costs and len(costs) == document["planned"]:
         hours = document["step_hours"]
         starts = sum(row["start_cost"] for row in document.get("commitment") or [])
-        yield (
-            "steps-total",
-            {
-                "cost": amount(hours * sum(costs) + starts, "$/h"),
-                "hours": f"{hours:g}",
-                "starts": f", with {amount(starts, '$/h')} $ of start costs" if starts else "",
-            },
-        )
+        cost = amount(hours * sum(costs) + starts, "$/h")
+        of_starts = f", with {amount(starts, '$/h')} $ of start costs" if starts else ""
+        yield "steps-total", {"cost": cost, "hours": f"{hours:g}", "starts": of_starts}
     if costs and "reserves" in coupled:
         yield "reserves-unpriced", {}
     if (document.get("reserve_shortage_mw") or 0.0) >= LEAST_MW:

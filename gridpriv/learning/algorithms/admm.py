@@ -392,17 +392,13 @@ class Dvp(StarAdmm):
             return RoundReleases.of_all(
                 [Release(Unproved(Gaussian(0.0)), error, error.value)] * number
             )
-        cover, modulus = Gaussian(split.cover * error.value), rho + self.regularizer.modulus
-        minimisers = [
-            CoveredMinimiser(
-                cover,
-                split.cover_epsilon
-                + certificate(split.dual, split.delta / 2.0, self.curvature, samples, modulus),
-                split.delta,
-                error.value,
-            )
+        cover = Gaussian(split.cover * error.value)
+        half, modulus = split.delta / 2.0, rho + self.regularizer.modulus
+        epsilons = [
+            split.cover_epsilon + certificate(split.dual, half, self.curvature, samples, modulus)
             for samples in self.clients.counts
         ]
+        minimisers = [CoveredMinimiser(cover, e, split.delta, error.value) for e in epsilons]
         return RoundReleases.of_all([Release(m, error, error.value) for m in minimisers])
 
 

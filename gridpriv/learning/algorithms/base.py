@@ -495,17 +495,13 @@ def solve(
         return value, np.concatenate([gradient, -gradient]) + regularizer.strength
 
     most = np.inf if box is None else box
-    bounds = (0.0, most) if split else (-most, most)
+    bound = (0.0, most) if split else (-most, most)
     options = {"maxiter": 20000, "maxfun": 50000, "ftol": 1e-12, "gtol": tolerance, "maxcor": 30}
     start = np.zeros(2 * size if split else size)
     with one_blas_thread():
+        bounds = [bound] * len(start)
         result = minimize(
-            objective,
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[bounds] * len(start),
-            options=options,
+            objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
         )
     if not result.success and "ABNORMAL" not in result.message:
         raise SolverError(f"the centralized solution was not found: {result.message}")

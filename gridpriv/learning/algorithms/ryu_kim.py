@@ -359,18 +359,9 @@ def each_agent(task: Task) -> Iterator[ClientAgent]:
     settings, clients = task.settings, task.linear_clients()
     output = settings.mechanism != "none" and settings.perturbation == "output"
     for p, samples in enumerate(clients.counts.astype(int).tolist()):
-        problem = ClientProblem(
-            str(p + 1),
-            p,
-            *clients.part(p),
-            clients.loss,
-            task.norm,
-            samples if output else int(clients.counts.sum()),
-            task.regularizer,
-            settings.box,
-            settings.clip,
-        )
-        yield make_agent(task, problem)
+        count = samples if output else int(clients.counts.sum())
+        given = (*clients.part(p), clients.loss, task.norm, count, task.regularizer)
+        yield make_agent(task, ClientProblem(str(p + 1), p, *given, settings.box, settings.clip))
 
 
 def make_agent(task: Task, problem: ClientProblem) -> ClientAgent:

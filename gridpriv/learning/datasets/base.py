@@ -408,15 +408,6 @@ def make_lasso(seed: int = 0, dtype: type[np.floating] = np.float32) -> Dataset:
     x, _ = clip_rows(features, bound)
     y = x @ theta + np.sqrt(NOISE_VARIANCE) * random.normal(size=len(x))
     x, y = x.astype(dtype, copy=False), y.astype(dtype)
-    return Dataset(
-        name="lasso",
-        task="regression",
-        x_train=x[:cut],
-        y_train=y[:cut],
-        x_test=x[cut:],
-        y_test=y[cut:],
-        classes=0,
-        norm=bound,
-        writer_of=np.repeat(np.arange(AGENTS), SAMPLES),
-        source=f"synthetic, seed {seed}",
-    )
+    parts, writers = (x[:cut], y[:cut], x[cut:], y[cut:]), np.repeat(np.arange(AGENTS), SAMPLES)
+    source = f"synthetic, seed {seed}"
+    return Dataset("lasso", "regression", *parts, 0, bound, writers, source=source)

@@ -89,20 +89,11 @@ def _dataset(
     writer_of = arrays.get("client")
     if writer_of is not None and writer_of.dtype.kind == "f":
         _check_missing(f"{path} client of row", np.isnan(writer_of), "a name")
+    writers = None if writer_of is None else np.unique(writer_of, return_inverse=True)[1]
+    parts, source = (x, y, x_test, y_test), f"own data, {path.name}"
+    columns = tuple(map(str, arrays.get("columns", ())))
     return Dataset(
-        name=path.stem,
-        task=task,
-        x_train=x,
-        y_train=y,
-        x_test=x_test,
-        y_test=y_test,
-        classes=classes,
-        norm=norm,
-        clipped=clipped,
-        writer_of=None if writer_of is None else np.unique(writer_of, return_inverse=True)[1],
-        source=f"own data, {path.name}",
-        labels=labels,
-        columns=tuple(map(str, arrays.get("columns", ()))),
+        path.stem, task, *parts, classes, norm, writers, clipped, source, labels, columns
     )
 
 

@@ -23,13 +23,7 @@ from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError, check_choice, not_allowed, whole
 from gridpriv.core.files import LARGEST, read_packed, read_table, read_text
-from gridpriv.learning.datasets.base import (
-    Dataset,
-    Features,
-    check_sum,
-    clip_rows,
-    need,
-)
+from gridpriv.learning.datasets.base import Dataset, Features, check_sum, clip_rows, need
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,17 +52,9 @@ def load_mnist(folder: Path, dtype: type[np.floating] = np.float32) -> Dataset:
             f"{paths[2]} has images of {_shown(test_size)} pixels, {paths[0]} of {_shown(size)}"
             ": give images of one size"
         )
-    return Dataset(
-        name="mnist",
-        task="multiclass",
-        x_train=x_train,
-        y_train=y_train,
-        x_test=x_test,
-        y_test=y_test,
-        classes=MNIST_CLASSES,
-        norm=math.sqrt(math.prod(size)),
-        source=f"MNIST idx files in {folder}",
-    )
+    parts = x_train, y_train, x_test, y_test
+    norm, source = math.sqrt(math.prod(size)), f"MNIST idx files in {folder}"
+    return Dataset("mnist", "multiclass", *parts, MNIST_CLASSES, norm, source=source)
 
 
 def _read_part(
@@ -154,19 +140,14 @@ def load_femnist(folder: Path, dtype: type[np.floating] = np.float32) -> Dataset
         raise InputError(
             f"{folder} has images of {sizes[0]} and of {sizes[-1]} pixels: give images of one size"
         )
-    return Dataset(
-        name="femnist",
-        task="multiclass",
-        x_train=np.concatenate([x for x, _ in train]),
-        y_train=np.concatenate([y for _, y in train]),
-        x_test=np.concatenate([x for x, _ in test]),
-        y_test=np.concatenate([y for _, y in test]),
-        classes=FEMNIST_CLASSES,
-        norm=math.sqrt(sizes[0]),
-        writer_of=np.repeat(np.arange(len(train)), [len(y) for _, y in train]),
-        source=f"LEAF files in {folder}: {len(train)} writers with training data, "
-        f"{len(test)} with test data",
+    writers = np.repeat(np.arange(len(train)), [len(y) for _, y in train])
+    (x_train, y_train), (x_test, y_test) = (
+        [np.concatenate(arrays) for arrays in zip(*part, strict=True)] for part in (train, test)
     )
+    sizes_of = f"{len(train)} writers with training data, {len(test)} with test data"
+    source = f"LEAF files in {folder}: {sizes_of}"
+    parts, norm = (x_train, y_train, x_test, y_test), math.sqrt(sizes[0])
+    return Dataset("femnist", "multiclass", *parts, FEMNIST_CLASSES, norm, writers, source=source)
 
 
 def _read(folder: Path, dtype: type[np.floating]) -> list[Writer]:
@@ -309,24 +290,13 @@ def load_adult(
         cut = DROPPED_TRAIN if len(rows) > DROPPED_TRAIN else len(rows) * 4 // 5
         train, test = ((x[at], y[at], outside[at]) for at in (order[:cut], order[cut:]))
     (x_train, y_train, outside), (x_test, y_test, outside_test) = train, test
-    note = (
-        f", numbers of {outside.sum()} training and {outside_test.sum()} test rows moved to their "
-        "public bounds"
-        if outside.any() or outside_test.any()
-        else ""
-    )
-    return Dataset(
-        name="adult",
-        task="binary",
-        x_train=x_train,
-        y_train=y_train,
-        x_test=x_test,
-        y_test=y_test,
-        classes=2,
-        norm=_norm(scaling),
-        clipped=int(outside.sum()),
-        source=f"UCI Adult files in {folder}, missing values: {missing}, scaling: {scaling}{note}",
-    )
+    note = ""
+    if outside.any() or outside_test.any():
+        moved = f"{outside.sum()} training and {outside_test.sum()} test rows"
+        note = f", numbers of {moved} moved to their public bounds"
+    source = f"UCI Adult files in {folder}, missing values: {missing}, scaling: {scaling}{note}"
+    samples, clipped = (x_train, y_train, x_test, y_test), int(outside.sum())
+    return Dataset("adult", "binary", *samples, 2, _norm(scaling), clipped=clipped, source=source)
 
 
 def read_rows(path: Path) -> pd.DataFrame:
