@@ -227,7 +227,7 @@ def draw(table: pd.DataFrame, path: Path) -> None:
         ax.minorticks_off()
         ax.grid(alpha=0.25)
     for ax in axes[-1]:
-        ax.set_xlabel("2 x change / epsilon (MW)")
+        ax.set_xlabel("noise: 2 beta / epsilon (MW)")
     for ax in axes[:, 0]:
         ax.set_ylabel("cost over noise-free (%)")
     handles = [plt.Line2D([], [], color=c, label=f"prior: {p}") for p, c in colors.items()]

@@ -220,8 +220,8 @@ class Service(Part):
     hold: str | None = choice(
         None,
         HOLDS,
-        "quantity that zones keep as scheduled, with generation set aside for it; the only choice "
-        "is interchange; the run states the probability that this generation is too small",
+        "quantity that zones keep as scheduled (only interchange), with generation set aside for "
+        "it; the run states the probability that this is too small",
         unset="none: a zone deviates where its generation or a branch is at a limit",
     )
 

@@ -319,8 +319,7 @@ class Privacy(Part):
     mechanism: Mechanism | None = choice(
         None,
         NAMES,
-        "noise mechanism; in one release knorm has less noise than laplace where p and q are both "
-        "protected",
+        "noise mechanism",
         unset="knorm for demand with p and q protected, else laplace",
     )
     perturbation: Target = choice(
@@ -345,8 +344,8 @@ class Privacy(Part):
     )
     delta: float = number(
         1e-5,
-        "delta of one Gaussian release. With --budget per-release:E without D it sets the noise; "
-        "with a total only the printed epsilon of one release is at it",
+        "delta of one Gaussian release: of its noise with --budget per-release:E without D, else "
+        "only of its printed epsilon",
         check_delta,
     )
     target_delta: float = number(

@@ -87,8 +87,8 @@ class Adjacency(Part):
     )
     power_factor: str | None = words(
         None,
-        "public range of power factors (p over apparent power) of protected changes, such as "
-        "0.9..1: fewer changes are protected, with less noise on reactive demand",
+        "public range of power factors of protected changes, such as 0.9..1: protects fewer "
+        "changes, with less noise on reactive demand",
         "A..B",
         parse_power_factors,
         unset="any",
@@ -178,7 +178,7 @@ class Scenario(Part):
     outage: tuple[str, ...] = several(
         "generator or branch out of service, gen:N or branch:N; N counts from 1 the rows of a "
         "MATPOWER file, or the elements in service of a pandapower net (docs/howto/own-grid.md); "
-        "repeated: all of them at once",
+        "repeatable: all at once",
         "ROW",
         unset="none",
     )
@@ -220,8 +220,8 @@ class Grid(Scenario):
     update: Update = choice(
         "exact",
         get_args(Update),
-        "local update, by which a zone solves its problem in a round of ADMM: exactly, or by one "
-        "step on its linearized objective, as Ryu and Kim",
+        "local update: a zone solves its problem in a round of ADMM, or takes a step on its "
+        "linearized objective",
     )
     consensus: Consensus = choice(
         "boundary",
@@ -248,8 +248,8 @@ class Grid(Scenario):
     )
     tolerance: float | None = number(
         None,
-        "rounds on the relaxation stop where every coupling variable agrees within X p.u. and dual "
-        "residuals are below 10 X; 0 runs all rounds",
+        "rounds on the relaxation stop where every coupling variable agrees within X p.u. (dual "
+        "residuals: 10 X); 0 runs all rounds",
         not_negative,
         unset=f"{DEFAULT_TOLERANCE:g} with update exact, penalty auto, start warm, "
         "solver-tolerance matched and noise drawn at most once, else 0",
@@ -260,9 +260,8 @@ class Grid(Scenario):
     solver_tolerance: SolverTolerance = choice(
         "matched",
         get_args(SolverTolerance),
-        f"tolerance of Clarabel: tight, 1e-8; or matched, 1e-8 but looser while the consensus "
-        f"residual is large (only with more than {FEW_ZONES} zones and without noise on objective "
-        "or output)",
+        f"tolerance of Clarabel: tight, 1e-8; or matched, looser while the consensus residual is "
+        f"large (with more than {FEW_ZONES} zones, no noise on objective or output), else 1e-8",
     )
 
 
@@ -582,7 +581,9 @@ class FlowBased(Part):
     """The demand (true or released) to analyse with, and the power-flow model of the PTDFs."""
 
     view: str = VIEW()
-    ptdf: FlowModel = choice("dc", ("dc", "ac"), "power-flow model that gives the PTDFs")
+    ptdf: FlowModel = choice(
+        "dc", ("dc", "ac"), "power flow of the PTDFs: linearized (dc), or AC (ac)"
+    )
     threshold: float = number(
         5.0,
         "list a branch if an exchange between some pair of zones changes its flow by at least X % "
