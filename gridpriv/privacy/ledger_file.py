@@ -494,8 +494,8 @@ class Register:
                 raise InputError(
                     f"ledger {self._ledger}: {len(conflicting)} of {len(accounts)} buses have a "
                     f"grant on this machine already, in ledger {where}; a second grant for the "
-                    "same buses would refill their budget. Charge that ledger, or put it back from "
-                    "a backup; nothing was granted"
+                    "same buses would refill their budget. Charge that ledger, or put back a copy "
+                    "made after its last charge; nothing was granted"
                 )
             try:
                 yield

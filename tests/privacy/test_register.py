@@ -72,11 +72,15 @@ def test_an_older_copy_is_not_charged(tmp_path: Path, place: str) -> None:
 
 
 def test_a_deleted_ledger_is_not_granted_anew(tmp_path: Path) -> None:
-    grant(tmp_path / "a", datasets(), 1.0)
-    (tmp_path / "a").unlink()
-    (tmp_path / "a.key").unlink()
-    with pytest.raises(InputError, match="put it back from a backup"):
-        grant(tmp_path / "a", datasets(), 1.0)
+    grant(tmp_path / "a", datasets(), 9.0)
+    charge_all(tmp_path / "a", datasets())
+    for ending in ("", ".key"):
+        (tmp_path / f"a{ending}").rename(tmp_path / f"kept{ending}")
+    with pytest.raises(InputError, match="put back a copy made after its last charge"):
+        grant(tmp_path / "a", datasets(), 9.0)
+    for ending in ("", ".key"):
+        shutil.copy(tmp_path / f"kept{ending}", tmp_path / f"a{ending}")
+    charge_all(tmp_path / "a", datasets())
 
 
 def test_owners_of_other_buses_have_ledgers_of_their_own(tmp_path: Path) -> None:
