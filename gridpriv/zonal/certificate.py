@@ -282,7 +282,7 @@ def _uses(demand: Json, optimum: Json) -> list[str]:
     if span is not None:
         lines.append(
             f"The optimal cost of the true case is between {span[0]:,.0f} and {span[1]:,.0f} $/h, "
-            "with a probability of 95 % (38 of 40 draws of the posterior)."
+            "with a probability of 95 % (the range over 39 draws of the posterior: 38/40)."
         )
     if not demand["margin"]:
         return [*lines, "The estimate was AC-feasible and was not changed."]

@@ -947,8 +947,8 @@ class PublishedOptimum(Row):
     ac_feasible: Flag = released("AC-feasible: AC optimum without load shedding or violated limit")
     cost: Number = released("Optimal cost: optimal cost of this case; null without costs", "$/h")
     cost_range: Any = released(
-        "Cost range: range of the true case's optimal cost that holds 38 of 40 posterior "
-        "draws; null without --fidelity cost",
+        "Cost range: range of the true case's optimal cost over 39 posterior draws, in which a "
+        "further one lies with probability 38/40; null without --fidelity cost",
         "$/h",
     )
     rated_branches: Number = known("Rated branches: branches with a limit")
