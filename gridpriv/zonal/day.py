@@ -24,26 +24,28 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gridpriv.core.arrays import Bools, Floats
+from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.core.text import Json
 from gridpriv.grid.case import POLYNOMIAL, Case, GenCost
 from gridpriv.grid.chronology import Chronology
-from gridpriv.grid.network import islands
-from gridpriv.power.ac.day import DayOptimum, commitment, day_optimum
+from gridpriv.power.ac.day import DayOptimum, LinearGrid, commitment, day_optimum
 from gridpriv.power.ac.flow import ac_flow
-from gridpriv.power.ac.joint import ZoneBlock, joint_plan, tie_ends
+from gridpriv.power.ac.joint import NEGLIGIBLE, ZoneBlock, joint_plan, tie_ends
+from gridpriv.power.ac.model import CURTAILMENT_WEIGHT
 from gridpriv.power.ac.zone_redispatch import operating_unit
+from gridpriv.power.objective import cost_at
 from gridpriv.power.schedule import AcSchedule, CentralSchedule
-from gridpriv.power.zone import coordinates, with_demand
+from gridpriv.power.zone import Zone, coordinates, with_demand
 from gridpriv.zonal.prepared import Prepared
 
 LOOK_AHEAD = 24
 """Hours of a receding plan."""
 PLANNED = 0.8
 """Share of every ramp that a receding plan uses."""
-COMMITMENTS = 3
-"""Most commitments of a day: one whose plan sheds load is repeated with the losses of that plan."""
+COMMITMENTS = 5
+"""Most commitments of a day: each but the first is based on the plan of the one before."""
 FREE = GenCost(POLYNOMIAL, (0.0, 0.0))
+Inputs = tuple[Sequence[Zone], Sequence[Sequence[Floats]], Chronology, float, float | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,9 +156,10 @@ def plan_day(prepared: Sequence[Prepared], chronology: Chronology) -> DayPlan:
     prepared : sequence of Prepared
         The steps; their estimated demand is read, or true demand without perturbation.
     chronology : Chronology
-        Where it has switches, a commitment (:func:`gridpriv.power.ac.day.commitment`) meets
-        the demand and the losses of the plan in which all generators run; where its own plan sheds
-        load, another one meets the larger losses.
+        Where it has switches, a commitment (:func:`gridpriv.power.ac.day.commitment`) takes
+        losses and flows from the plan in which all generators run, the next one from the plan of
+        the one before. Where a step of a plan sheds more load than with all generators, one more
+        must run in it next, and all of them the second time. The cheapest plan is returned.
 
     Raises
     ------
@@ -168,15 +171,8 @@ def plan_day(prepared: Sequence[Prepared], chronology: Chronology) -> DayPlan:
     case, count = first.case, len(prepared)
     inputs = (first.zones, demands, chronology, first.settings.voll, operating_unit(case))
     optimum, running = day_optimum(*inputs), None
-    need = _need(optimum, case)
-    for _ in range(COMMITMENTS if chronology.switches else 0):
-        before, running = running, commitment(case, chronology, need, first.settings.voll)
-        if before is not None and np.array_equal(before, running):
-            break
-        optimum = day_optimum(*inputs, running)
-        if not any(joint_plan(case, blocks).p_shed.any() for blocks in optimum.steps):
-            break
-        need = np.maximum(need, _need(optimum, case))  # its losses may be larger
+    if chronology.switches:
+        optimum, running = _committed(optimum, inputs)
     on = np.ones((count, case.n_gen), bool) if running is None else running
     output, prices, reserve = _coupled(optimum, case)
     output, reserve = np.where(on, output, 0.0), np.where(on, reserve, 0.0)  # without rounding
@@ -260,15 +256,48 @@ def _outputs(optimum: DayOptimum, case: Case) -> Floats:
     return output
 
 
-def _need(optimum: DayOptimum, case: Case) -> Floats:
-    """Return demand and losses of every island in a plan, (T, islands)."""
-    island = islands(case)
-    need = np.zeros((len(optimum.steps), island.max() + 1))
-    for row, blocks in zip(need, optimum.steps, strict=True):
-        plan = joint_plan(case, blocks)
-        np.add.at(row, island[case.gen_bus], plan.pg)
-        np.add.at(row, island, plan.p_shed - plan.curtailment)
-    return need
+def _committed(optimum: DayOptimum, inputs: Inputs) -> tuple[DayOptimum, Bools]:
+    """Return the cheapest plan of several commitments, and its running generators.
+
+    Parameters
+    ----------
+    optimum : DayOptimum
+        The plan in which all generators run: one of those compared.
+    inputs : tuple
+        Arguments of :func:`gridpriv.power.ac.day.day_optimum`.
+    """
+    zones, _, chronology, voll, _ = inputs
+    case, least = zones[0].network.case, None
+    required: dict[int, list[Ints]] = {}
+    tried = [(optimum, np.ones((len(optimum.steps), case.n_gen), bool))]
+    for _ in range(COMMITMENTS):
+        optimum, on = tried[-1]
+        plans = [joint_plan(case, blocks) for blocks in optimum.steps]
+        shed = np.array([plan.p_shed.sum() for plan in plans])
+        least = shed if least is None else least
+        for t in np.flatnonzero((shed > least + NEGLIGIBLE) & ~on.all(axis=1)).tolist():
+            off = np.flatnonzero(~on[t])
+            required[t] = [off] if t not in required else [*required[t], *off[:, None]]
+        rows = [(t, gens) for t, each in required.items() for gens in each]
+        running = commitment(case, chronology, LinearGrid.of(case, plans), voll, rows)
+        if any(np.array_equal(running, earlier) for _, earlier in tried):
+            break
+        tried.append((day_optimum(*inputs, running), running))
+    return min(tried, key=lambda plan: _cost(plan[0], plan[1], case, chronology, voll))
+
+
+def _cost(optimum: DayOptimum, on: Bools, case: Case, chronology: Chronology, voll: float) -> float:
+    """Return the cost of a plan in $/h, summed over its steps."""
+    output, _, reserve = _coupled(optimum, case)
+    starts = (np.diff(on.astype(int), axis=0) > 0).sum(axis=0)
+    cost = sum(s.start_cost * starts[s.gen] for s in chronology.switches) / chronology.hours
+    for t, g in np.argwhere(on).tolist() if case.cost else ():
+        cost += cost_at(case.cost[g], case.base_mva, output[t, g])
+    unserved = np.maximum(chronology.reserve_required - reserve.sum(axis=2), 0.0).sum()
+    for plan in (joint_plan(case, blocks) for blocks in optimum.steps):
+        unserved += plan.p_shed.sum() + CURTAILMENT_WEIGHT * plan.curtailment.sum()
+    held = (chronology.reserve_price * reserve.sum(axis=1)).sum()
+    return float(cost + case.base_mva * (voll * unserved + held))
 
 
 def _released(step: Prepared) -> list[Floats]:

@@ -1,4 +1,7 @@
-"""The commitment against every pattern of running generators, priced by merit order."""
+"""The commitment against every pattern of running generators, priced by merit order.
+
+Branches have no limits here; tests/zonal/test_committed_days.py has grids with limits.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from gridpriv import load_case
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import POLYNOMIAL, GenCost
 from gridpriv.grid.chronology import Chronology
-from gridpriv.power.ac.day import commitment
+from gridpriv.grid.network import DcPowerFlow, islands
+from gridpriv.power.ac.day import LinearGrid, commitment
+from gridpriv.power.ac.optimum import acopf
+from gridpriv.power.ac.state import Dispatch
 
 NEED = np.array([1.2, 2.4, 0.9, 1.3])
 SLOPES, FIXED = (20.0, 35.0, 30.0, 60.0, 80.0), (0.0, 250.0, 100.0, 50.0, 0.0)
@@ -24,6 +30,15 @@ HEADER = "gen,start_cost,min_up_hours,min_down_hours\n"
 def grid():
     costs = tuple(GenCost(POLYNOMIAL, pair) for pair in zip(SLOPES, FIXED, strict=True))
     return replace(load_case("case14"), pmin=np.array(PMIN), cost=costs)
+
+
+def unlimited_grid(case, need):
+    """Return a grid without limits whose need (T,) or (T, islands) is at a bus of every island."""
+    at = np.unique(islands(case), return_index=True)[1]
+    by_bus = np.zeros((len(need), case.n_bus))
+    by_bus[:, at] = np.reshape(need, (len(need), -1))
+    flows = np.full((len(need), case.n_branch), np.inf)
+    return LinearGrid(DcPowerFlow.of(case), by_bus, -flows, flows)
 
 
 def chronology(case, folder, text):
@@ -79,7 +94,7 @@ def lasting(on, switch):
 def test_what_runs_costs_least_of_all_patterns(tmp_path, text):
     case = grid()
     given = chronology(case, tmp_path, text)
-    running = commitment(case, given, NEED)
+    running = commitment(case, given, unlimited_grid(case, NEED))
     best, _ = least(case, given.switches)
     cost = sum(merit_order(case, n, on) for n, on in zip(NEED, running, strict=True))
     for s in given.switches:
@@ -97,7 +112,7 @@ def test_all_generators_run_where_they_do_not_hold_the_reserves(tmp_path):
         reserve_required=np.array([[0.0, 50.0, 0.0, 0.0], [0.0] * 4]),
         reserve_most=np.full((2, case.n_gen), 9.0),
     )
-    running = commitment(case, required, NEED)
+    running = commitment(case, required, unlimited_grid(case, NEED))
     assert running[1].all()
     assert not running[2].all()
 
@@ -107,7 +122,7 @@ def test_all_generators_run_where_they_do_not_meet_the_need(tmp_path):
     case = grid()
     need = np.where(np.arange(4) == 1, 100.0, NEED)
     given = chronology(case, tmp_path, "2,0,0,0\n3,0,0,0\n")
-    running = commitment(case, given, need)
+    running = commitment(case, given, unlimited_grid(case, need))
     assert running[1].all()
     assert not running[2].all()
 
@@ -215,8 +230,37 @@ def test_random_grids_run_what_enumeration_runs(tmp_path, unlimited, two_islands
         for on, bits in zip(every, product([False, True], repeat=6), strict=True):
             on[:, 1:] = np.reshape(bits, (3, 2))
         best = min(map(total, every))
-        running = commitment(case, given, need / 100)
+        running = commitment(case, given, unlimited_grid(case, need / 100))
         assert total(running) <= best * (1 + 3e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "outages"),
+    [("case30", ()), ("case9", ("branch:1", "branch:4")), ("case39", ("branch:3", "gen:2"))],
+)
+def test_the_linear_grid_has_the_flows_and_the_losses_of_its_plan(name, outages):
+    """Transformers have taps in case39; one of case9's islands has a phase shift and no load."""
+    case = load_case(name).without(outages)
+    case = replace(case, shift=np.where(np.arange(case.n_branch) == 3, 0.05, case.shift))
+    state = acopf(case).state
+    plan = [state.p_shed, state.q_shed, state.curtailment]
+    grid = LinearGrid.of(case, [Dispatch(state.pg, state.vm, state.va, *plan)])
+    generation = np.bincount(case.gen_bus, state.pg, case.n_bus) - state.curtailment
+    surplus = generation + state.p_shed - grid.need[0]
+    flow = grid.dc.flows(surplus[:, None])[:, 0]
+    middle = (state.s_from - state.s_to).real / 2
+    losses = (state.s_from + state.s_to).real.sum()
+    shunts = case.gs @ state.vm**2
+    assert grid.need.sum() == pytest.approx(case.pd.sum() + losses + shunts, abs=1e-5)
+    for number in range(islands(case).max() + 1):
+        assert surplus[islands(case) == number].sum() == pytest.approx(0.0, abs=1e-5)
+    rated = (case.rate > 0) & np.isinf(case.angmax)
+    assert rated.any()
+    room = grid.high[0] - flow, flow - grid.low[0]
+    for side, used in zip(room, (middle, -middle), strict=True):
+        expected = np.maximum(1.05 * case.rate - used, 0.0)
+        np.testing.assert_allclose(side[rated], expected[rated], atol=1e-5)
+    assert np.isinf(grid.high[0][case.rate == 0]).all()
 
 
 @pytest.mark.parametrize(

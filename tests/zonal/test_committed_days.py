@@ -4,6 +4,7 @@ generators that are off."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from gridpriv import load_case, make_settings
 from gridpriv.cli.main import main
 from gridpriv.grid.chronology import Chronology
+from gridpriv.grid.library import shipped_zoning
 from gridpriv.grid.scenarios import read_demand_series
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.ac.optimum import acopf
@@ -57,6 +59,33 @@ mpc.branch = [
 mpc.gencost = [
 2 0 0 3 0.01 20 5;
 2 0 0 3 0.02 25 0;
+];
+"""
+CONGESTED = """function mpc = congested
+mpc.version = '2';
+mpc.baseMVA = 100;
+mpc.bus = [
+1 3 20 5 0 0 1 1 0 110 1 1.1 0.9;
+2 1 {d2} {q2} 0 0 1 1 0 110 1 1.1 0.9;
+3 2 {d3} {q3} 0 0 1 1 0 110 1 1.1 0.9;
+4 1 {d4} {q4} 0 0 1 1 0 110 1 1.1 0.9;
+];
+mpc.gen = [
+1 0 0 150 -150 1 100 1 250 0;
+3 0 0 100 -100 1 100 1 90 {low};
+4 0 0 100 -100 1 100 1 80 10;
+];
+mpc.branch = [
+1 2 0.01 0.08 0.02 {r} 0 0 0 0 1 -360 360;
+1 3 0.01 0.10 0.02 {s} 0 0 0 0 1 -360 360;
+2 3 0.01 0.12 0.02 40 0 0 0 0 1 -360 360;
+3 4 0.005 0.06 0 {t} 0 0 0.98 {shift} 1 -360 360;
+2 4 0.02 0.15 0.02 {u} 0 0 0 0 1 -360 360;
+];
+mpc.gencost = [
+2 0 0 3 0.01 15 0;
+2 0 0 3 0.02 35 {f3};
+2 0 0 3 0.03 45 {f4};
 ];
 """
 LINEAR = "2 0 0 2 20 0;\n2 0 0 2 25 {no_load};"
@@ -146,6 +175,54 @@ def test_a_committed_day_costs_what_the_best_schedule_does(tmp_path, name):
     states = [step.physical for step in result.results]
     assert [state["status"] for state in states] == ["feasible"] * len(scales)
     assert sum(state["cost"] for state in states) + begun == pytest.approx(best, rel=2e-4)
+
+
+def congested(rng):
+    """Return a grid whose lines are loaded fully, some by a phase shift; its factors and starts."""
+    load, rate = rng.uniform(20, 70, 3), {}
+    low = rng.uniform(10, 40)
+    for name, least, most in (("r", 40, 90), ("s", 40, 90), ("t", 25, 60), ("u", 25, 60)):
+        rate[name] = rng.uniform(least, most)
+    shift, no_load = rng.choice([0, 5, -5]), rng.uniform(0, 800, 2)
+    active = {f"d{k + 2}": p for k, p in enumerate(load)}
+    reactive = {f"q{k + 2}": 0.2 * p for k, p in enumerate(load)}
+    fixed = {"f3": no_load[0], "f4": no_load[1]}
+    text = CONGESTED.format(low=low, shift=shift, **active, **reactive, **rate, **fixed)
+    return text, rng.uniform(0.5, 1.4, 3), dict(zip((2, 3), rng.uniform(0, 500, 2), strict=True))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 4, 5, 9, 25, 35])
+def test_a_congested_day_costs_what_the_best_schedule_does(tmp_path, seed):
+    """Seeds 5, 9 and 35 shed load at first, as voltages limit flows: another unit must run."""
+    text, scales, starts = congested(np.random.default_rng(seed))
+    result = committed(tmp_path, text, scales, starts)
+    best, _ = enumerated(result.series, starts)
+    began = (np.diff(result.plan.running.astype(int), axis=0) > 0).sum(axis=0)
+    begun = sum(cost * began[g - 1] for g, cost in starts.items())
+    states = [step.physical for step in result.results]
+    assert [state["status"] for state in states] == ["feasible"] * 3
+    assert sum(state["cost"] for state in states) + begun == pytest.approx(best, rel=2e-4)
+
+
+def test_a_commitment_sheds_no_load_that_all_units_serve(tmp_path):
+    """IEEE 30, where units that are off are needed for voltage and behind congested lines."""
+    case = load_case("case30")
+    size = 600 * case.pmax / case.pmax.max()
+    cost = [replace(c, values=(*c.values[:-1], f)) for c, f in zip(case.cost, size, strict=True)]
+    case = replace(case, pmin=0.3 * case.pmax, cost=tuple(cost))
+    (tmp_path / "day.csv").write_text("step,load_scale\na,0.6\nb,0.75\nc,0.9\n")
+    units = "".join(f"{g},200,1,1\n" for g in case.gen_row[1:])
+    (tmp_path / "units.csv").write_text(f"gen,start_cost,min_up_hours,min_down_hours\n{units}")
+    series = read_demand_series(tmp_path / "day.csv", case)
+    chronology = Chronology.of(case, steps=3, switches=tmp_path / "units.csv")
+    settings = make_settings(objective="cost", mechanism="none", seed=1)
+    result = run_series(series, shipped_zoning(case), settings, chronology=chronology)
+    everyone = [acopf(series.at(t)) for t in range(3)]
+    assert not result.plan.running.all()
+    for step, optimum in zip(result.results, everyone, strict=True):
+        assert optimum.state.shed_mw < 1e-3
+        assert step.physical["shed_mw"] < 1e-2
+        assert step.physical["cost"] <= optimum.cost * (1 + 1e-4)
 
 
 def test_starts_and_stops_are_free_of_ramps(tmp_path):

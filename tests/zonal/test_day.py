@@ -316,7 +316,7 @@ def test_a_generator_that_stands_still_gives_nothing(tmp_path):
     switches = Chronology.of(
         series.case, steps=3, hours=8, switches=tmp_path / "commitment.csv"
     ).switches
-    case = replace(series.case, pmin=np.where(np.arange(7) == 1, 0.6, series.case.pmin))
+    case = replace(series.case, pmin=np.where(np.arange(7) == 1, 0.9, series.case.pmin))
     settings = make_settings(objective="cost", mechanism="none", seed=1)
     result = run_series(
         replace(series, case=case),

@@ -16,11 +16,12 @@ deficit is priced as load shedding.
 
 Privacy. As in the joint rounds of one step: all blocks use public data and released demand.
 
-Unit commitment is a mixed-integer linear program, solved by HiGHS. Each island is one node:
-generation meets the released demand and the losses of the plan in which all generators run, with
-load shedding and curtailed generation at the prices of the AC plan. Ramps hold between steps in
-which a generator runs. Cost is the maximum of tangents, in perspective form, so that a generator
-that does not run costs nothing:
+Unit commitment is a mixed-integer linear program, solved by HiGHS. In every island generation meets
+the released demand and the losses of an AC plan, with load shedding and curtailed generation by bus
+at the prices of the AC plan. Active flows within ratings and angle limits change from those of that
+plan as in the DC power flow; limits are added where a solution violates them. Ramps hold between
+steps in which a generator runs. Cost is the maximum of tangents, in perspective form, so that a
+generator that does not run costs nothing:
 
     cost >= C(p_k) u + C'(p_k) (p - p_k u)        at points p_k of its range
 
@@ -41,16 +42,17 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from gridpriv.core.arrays import Bools, Floats, Ints
+from gridpriv.core.arrays import Bools, Floats, Ints, sums_at
 from gridpriv.core.errors import SolverError
 from gridpriv.grid.case import Case
 from gridpriv.grid.chronology import Chronology, CommittableGenerator, Storage
-from gridpriv.grid.network import islands
+from gridpriv.grid.network import DcPowerFlow, branch_flows, deenergized_buses, islands
 from gridpriv.power.ac.block import Block, LocalBlocks
 from gridpriv.power.ac.interior import Border, iterate
 from gridpriv.power.ac.joint import ZoneBlock, tie_ends, zone_block
 from gridpriv.power.ac.model import CURTAILMENT_WEIGHT
 from gridpriv.power.ac.quadratic import QuadraticProgram
+from gridpriv.power.ac.state import Dispatch
 from gridpriv.power.objective import VOLL, cost_at, marginal_cost
 from gridpriv.power.zone import Zone
 
@@ -293,38 +295,168 @@ def _reserve_block(chronology: Chronology, holding: Ints, step: int, shed_price:
 TANGENTS, REFINEMENTS, LEAST_SHARE = 6, 20, 1e-3
 GAP = 1e-4
 """Relative distance to the optimum at which the search ends, and that of its cost to the curves."""
+LOADING = 1.05
+"""Largest loading of a branch: voltages of the AC plan can lower a flow by some percent."""
+OVERLOAD, NO_OVERLOAD = 10.0, 1e-6
+"""Price of an overload over that of the shed load that relieves it best; p.u. that counts as none.
+"""
 
 
-def commitment(case: Case, chronology: Chronology, need: Floats, voll: float = VOLL) -> Bools:
+@dataclass(frozen=True, eq=False)
+class LinearGrid:
+    """The active branch flows of every step, linear in the injections.
+
+    Attributes
+    ----------
+    dc : DcPowerFlow
+    need : (T, n)
+        Demand and losses of every bus, p.u.; half of a branch's losses belong to each end.
+    low, high : (T, m)
+        Limits of the DC flows of generation less need, p.u.; infinite without a limit.
+    """
+
+    dc: DcPowerFlow
+    need: Floats
+    low: Floats
+    high: Floats
+
+    @staticmethod
+    def of(case: Case, plans: Sequence[Dispatch]) -> LinearGrid:
+        """Return the linear grid about the AC plans of all steps.
+
+        Losses are those of the plans. Flows change from those of the plans by the DC power flow. A
+        plan that exceeds a rating or an angle limit widens it.
+
+        Raises
+        ------
+        SolverError
+            Where reactances of both signs cancel, so that there is no DC power flow.
+        """
+        try:
+            dc = DcPowerFlow.of(case)
+        except RuntimeError:
+            raise SolverError(
+                f"--commitment: {case.name} has no DC power flow, as reactances of both signs "
+                "cancel. Change them or leave --commitment out."
+            ) from None
+        rate = np.where(case.rate > 0, LOADING * case.rate, np.inf)
+        live, f, t = ~deenergized_buses(case)[case.f_bus], case.f_bus, case.t_bus
+        needs, limits = [], []
+        for plan in plans:
+            voltage = plan.vm * np.exp(1j * plan.va)
+            here, there = branch_flows(case, voltage)
+            flow = np.where(live, (here - there).real / 2, 0.0)
+            out = sums_at(f, flow, case.n_bus) - sums_at(t, flow, case.n_bus)
+            supply = sums_at(case.gen_bus, plan.pg, case.n_bus) + plan.p_shed - plan.curtailment
+            needs.append(supply - out)
+            change = np.stack([case.angmin, case.angmax]) - np.angle(voltage[f] * voltage[t].conj())
+            low, high = np.sort(dc.susceptance * change, axis=0)
+            low, high = np.maximum(low, -rate - flow), np.minimum(high, rate - flow)
+            room = np.stack([np.minimum(low, 0.0), np.maximum(high, 0.0)])
+            limits.append(dc.flows(out[:, None])[:, 0] + room)
+        return LinearGrid(dc, np.array(needs), *np.moveaxis(np.array(limits), 0, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class _Injections:
+    """Variables of injections: generation, load shedding, and, with sign -1, curtailment.
+
+    Attributes
+    ----------
+    bus : (v,) int
+    sign : (v,)
+    column : (v, T) int
+    """
+
+    bus: Ints
+    sign: Floats
+    column: Ints
+
+    def at_buses(self, x: Floats, n_bus: int) -> Floats:
+        """Return the injections (n, T) of a solution."""
+        total = np.zeros((n_bus, self.column.shape[1]))
+        np.add.at(total, self.bus, self.sign[:, None] * x[self.column])
+        return total
+
+    def add_to(self, program: QuadraticProgram, row: Ints, factor: Floats, steps: Ints) -> None:
+        """Add ``factor`` (n,) times the injections of some steps to the rows of these steps."""
+        used = np.flatnonzero(factor[self.bus])
+        columns = self.column[used][:, steps]
+        entries = np.repeat((self.sign * factor[self.bus])[used], len(row))
+        program.add_linear(np.tile(row, len(used)), columns.ravel(), entries)
+
+
+def commitment(
+    case: Case,
+    chronology: Chronology,
+    grid: LinearGrid,
+    voll: float = VOLL,
+    required: Sequence[tuple[int, Ints]] = (),
+) -> Bools:
     """Return the generators that run in each step at least cost, (T, g).
 
     Parameters
     ----------
-    need : (T, islands)
-        Demand and losses of every island, p.u.; also (T,) for a grid of one island.
+    grid : LinearGrid
+        Demand, losses and limits of flows.
     voll : float
         Value of lost load in $/MWh.
+    required : sequence of (int, int array)
+        Steps, and generators of which at least one must run in that step.
 
     Raises
     ------
     SolverError
-        If HiGHS fails: demand and reserves that cannot be met are priced, as in the AC plan.
+        If HiGHS fails: demand, reserves and limits of flows that cannot be met are priced.
     """
-    program, count = QuadraticProgram(), len(need)
+    program, count, price = QuadraticProgram(), len(grid.need), voll * case.base_mva
+    reach = _reach(case, chronology, grid.need)
+    output, running, reserves, priced = _units(program, case, chronology, reach, count)
+    switched = [switch.gen for switch in chronology.switches]
+    for step, gens in required:
+        program.add_sums(1.0, np.inf, *((running[[g], step], 1.0) for g in gens.tolist()))
+    injections = _balanced(program, case, grid.need, (output, running), price)
+    for k, least in enumerate(chronology.reserve_required):
+        row = program.add_rows(count, least, np.inf)
+        program.add_slack(row, 1.0, price)
+        for up_down in reserves:
+            program.add_linear(row, up_down[k], 1.0)
+    limited = np.zeros(grid.low.T.shape, bool)
+    for integral in (NO_ROWS, running[switched].ravel()):  # the relaxation is cheaper to refine
+        for _ in range(REFINEMENTS):
+            x = _solved(program, integral)
+            refined = _refine(program, case, priced, x)
+            if not _limit(program, grid, injections, x, limited, OVERLOAD * price) and not refined:
+                break
+    return np.asarray(x[running.T] > 0.5)
+
+
+def _units(
+    program: QuadraticProgram, case: Case, chronology: Chronology, reach: float, count: int
+) -> tuple[Ints, Ints, list[tuple[Ints, Ints]], dict[int, Sequence[Ints]]]:
+    """Add generators and storages; return their variables.
+
+    Returns
+    -------
+    output, running : (g, T) int
+    reserves : list of (up, down)
+    priced : dict of int to (output, running, cost)
+        Of the generators with costs.
+    """
     switches = {switch.gen: switch for switch in chronology.switches}
     storages = {storage.gen: storage for storage in chronology.storages}
-    reach = _reach(case, chronology, need)
+    outputs, running, reserves = [], [], []
     priced: dict[int, Sequence[Ints]] = {}
-    running, outputs, reserves = {}, [], {}
     for g in range(case.n_gen):
-        on = running[g] = program.add_variables(count, float(g not in switches), 1.0)
+        on = program.add_variables(count, float(g not in switches), 1.0)
         low, high = np.clip([case.pmin[g], case.pmax[g]], -reach, reach)
         output = program.add_variables(count, min(low, 0.0), max(high, 0.0))
         outputs.append(output)
+        running.append(on)
         program.add_sums(-np.inf, 0.0, (output, 1.0), (on, -high))
         program.add_sums(0.0, np.inf, (output, 1.0), (on, -low))
         if (chronology.reserve_most[:, g] > 0).any():
-            reserves[g] = _reserve(program, case, chronology, g, (output, on), (low, high))
+            reserves.append(_reserve(program, case, chronology, g, (output, on), (low, high)))
         _ramps(program, chronology, g, output, on, max(abs(low), abs(high)))
         if g in storages:
             add_storage(program, output, storages[g], chronology)
@@ -334,36 +466,87 @@ def commitment(case: Case, chronology: Chronology, need: Floats, voll: float = V
                 _add_tangents(program, case, g, priced[g], np.full(count, point))
         if g in switches:
             _starts(program, switches[g], on, chronology.hours)
-    island = islands(case)[case.gen_bus]
-    for number, own in enumerate(need.reshape(count, -1).T):
-        shed, curtailed = (
-            program.add_variables(count, 0.0, price=weight * voll * case.base_mva)
-            for weight in (1.0, CURTAILMENT_WEIGHT)
-        )
-        supply = np.flatnonzero(island == number).tolist()
-        terms = [(outputs[g], 1.0) for g in supply]
-        program.add_sums(own, own, (shed, 1.0), (curtailed, -1.0), *terms)
-        terms = [(running[g], -max(case.pmin[g], 0.0)) for g in supply]
-        program.add_sums(-np.inf, np.maximum(-own, 0.0), (curtailed, 1.0), *terms)
-    for k, required in enumerate(chronology.reserve_required):
-        row = program.add_rows(count, required, np.inf)
-        program.add_slack(row, 1.0, voll * case.base_mva)
-        for up_down in reserves.values():
-            program.add_linear(row, up_down[k], 1.0)
-    whole = np.concatenate([NO_ROWS, *(running[g] for g in switches)])
-    for integral in (NO_ROWS, whole):  # tangents of the relaxation are cheaper to find
-        for _ in range(REFINEMENTS):
-            x = _solved(program, integral)
-            if not _refine(program, case, priced, x):
-                break
-    return np.column_stack([x[running[g]] > 0.5 for g in range(case.n_gen)])
+    return np.array(outputs), np.array(running), reserves, priced
 
 
 def _reach(case: Case, chronology: Chronology, need: Floats) -> float:
     """Return the largest output that a generator without limits can have, p.u."""
     limits = np.abs([case.pmin, case.pmax])
     finite = limits[np.isfinite(limits)].sum() + chronology.reserve_required.sum(axis=0).max()
-    return float(np.abs(need).max() + finite)
+    return float(np.abs(need).sum(axis=1).max() + finite)
+
+
+def _balanced(
+    program: QuadraticProgram, case: Case, need: Floats, units: tuple[Ints, Ints], price: float
+) -> _Injections:
+    """Add the balance of every island, with load shedding and curtailment by bus, at a price.
+
+    Parameters
+    ----------
+    units : (outputs, running)
+        Variables of the generators, each (g, T).
+    """
+    outputs, running = units
+    forced = np.maximum(case.pmin, 0.0)
+    firm = sums_at(case.gen_bus, forced, case.n_bus) > 0
+    most = np.maximum([need.T, -need.T], 0.0)
+    buses = [np.flatnonzero(most[0].any(axis=1)), np.flatnonzero(firm | most[1].any(axis=1))]
+    shed = program.add_variables(
+        buses[0].size * len(need), 0.0, most[0][buses[0]].ravel(), 0.0, price
+    )
+    curtailed = program.add_variables(
+        buses[1].size * len(need), 0.0, price=CURTAILMENT_WEIGHT * price
+    )
+    columns = outputs, shed.reshape(-1, len(need)), curtailed.reshape(-1, len(need))
+    for bus, column in zip(buses[1].tolist(), columns[2], strict=True):
+        terms = [(running[g], -forced[g]) for g in np.flatnonzero(case.gen_bus == bus).tolist()]
+        program.add_sums(-np.inf, most[1][bus], (column, 1.0), *terms)
+    place = np.concatenate([case.gen_bus, *buses])
+    sign = np.repeat([1.0, 1.0, -1.0], [len(column) for column in columns])
+    injections = _Injections(place, sign, np.concatenate(columns))
+    island, every = islands(case), np.arange(len(need))
+    for number in range(island.max() + 1):
+        here = (island == number).astype(float)
+        injections.add_to(
+            program, program.add_rows(len(need), need @ here, need @ here), here, every
+        )
+    return injections
+
+
+def _limit(
+    program: QuadraticProgram,
+    grid: LinearGrid,
+    injections: _Injections,
+    x: Floats,
+    limited: Bools,
+    price: float,
+) -> bool:
+    """Limit the flows that a solution overloads; return False where none is new.
+
+    Parameters
+    ----------
+    limited : (m, T) bool
+        Flows with a limit, to which the new ones are added.
+    price : float
+        Of an overload, per p.u. of the injection that relieves it best.
+    """
+    case = grid.dc.case
+    flow = grid.dc.flows(injections.at_buses(x, case.n_bus) - grid.need.T)
+    excess = np.maximum(flow - grid.high.T, grid.low.T - flow)
+    new = (excess > NO_OVERLOAD) & ~limited
+    limited |= new
+    for branch in np.flatnonzero(new.any(axis=1)).tolist():
+        steps, ends = np.flatnonzero(new[branch]), np.zeros(case.n_bus)
+        ends[[case.f_bus[branch], case.t_bus[branch]]] = 1.0, -1.0
+        ptdf = grid.dc.susceptance[branch] * grid.dc.angles(ends)
+        unit = np.ptp(ptdf)
+        fixed = grid.need[steps] @ ptdf
+        sides = ((limit[steps, branch] + fixed) / unit for limit in (grid.low, grid.high))
+        row = program.add_rows(len(steps), *sides)
+        injections.add_to(program, row, ptdf / unit, steps)
+        for sign in (1.0, -1.0):
+            program.add_slack(row, sign, price)
+    return bool(new.any())
 
 
 def _solved(program: QuadraticProgram, whole: Ints) -> Floats:
