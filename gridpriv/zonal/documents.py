@@ -514,7 +514,7 @@ class CostOfPrivacy(Baselines, name="cost_of_privacy"):
     )
     coordination_mw: Number = private(
         "Load shedding by coordination: load shedding of the noise-free baseline beyond the "
-        "AC optimum"
+        "AC optimum, at most that of the run"
     )
     noise_mw: Number = private(
         "Load shedding by noise: load shedding of the run beyond the noise-free baseline and the "

@@ -35,7 +35,7 @@ INTERIOR_POINT = "interior-point method"
 CAUSES = {
     "island_mw": ("  on de-energized islands", ""),
     "unavoidable_mw": ("  in the AC optimum", "beyond islands"),
-    "coordination_mw": ("  by coordination in zones", "noise-free run minus AC optimum"),
+    "coordination_mw": ("  by coordination in zones", "noise-free too, beyond AC optimum"),
     "noise_mw": ("  by noise", "beyond AC optimum and noise-free"),
 }
 BASELINES = {

@@ -615,3 +615,19 @@ def test_a_worse_local_optimum_is_searched_again_from_the_state_of_the_run(monke
     monkeypatch.setattr(zonal_run, "acopf", local)
     assert local(result.case, "cost", 1e4).cost > 1.001 * honest.cost
     assert reference(result, 1.0).optimum_cost == pytest.approx(honest.cost, rel=1e-7)
+
+
+def test_a_local_optimum_that_sheds_more_than_the_run_is_searched_again(monkeypatch):
+    """The flat start is made to end where another generator has half of its capacity."""
+    case = load_case("case14").scale_load(2.0).without(("gen:1",))
+    result = run(case, partition(case, 3), make_settings(mechanism="none"))
+    honest = acopf(case, "shed").state.shed_mw
+    assert honest > 1.0
+
+    def local(case, objective, voll, near=None):
+        pmax = np.where(np.arange(case.n_gen) == 0, 0.5, 1.0) * case.pmax
+        return acopf(replace(case, pmax=pmax) if near is None else case, objective, voll, near=near)
+
+    monkeypatch.setattr(zonal_run, "acopf", local)
+    assert local(case, "shed", 1e4).state.shed_mw > honest + 10.0
+    assert reference(result, 1.0).least_shed_mw == pytest.approx(honest, abs=0.01)

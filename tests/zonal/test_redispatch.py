@@ -25,7 +25,7 @@ from gridpriv.power.objective import Service
 from gridpriv.power.zone import make_network, make_zones
 from gridpriv.zonal.physical import Reference, cost_of_privacy, shed_causes, verdict
 from gridpriv.zonal.settings import make_settings
-from gridpriv.zonal.summary import line, summary_table
+from gridpriv.zonal.summary import CAUSES, line, summary_table
 
 OPTIMUM = {"case14": 8081.5, "case118": 129660.7}
 NOISY = {
@@ -320,6 +320,8 @@ def test_the_causes_of_shed_demand_add_up_to_it(noise_free, least, parts):
     causes = shed_causes(summary, reference)
     assert tuple(causes.values()) == parts
     assert sum(causes.values()) == summary["shed_mw"]
+    note = CAUSES["coordination_mw"][1]  # no difference where the noise-free run sheds more
+    assert ("minus" not in note) or causes["coordination_mw"] == noise_free - max(least, 2.0)
     assert cost_of_privacy(summary, reference)["optimality_gap"] == 30.0
 
 
