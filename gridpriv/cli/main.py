@@ -79,8 +79,8 @@ def main(arguments: list[str] | None = None) -> int:
             gc.set_threshold(RARELY)
             one_thread(os.environ)
             signal.signal(signal.SIGTERM, _terminate)
-            if isinstance(sys.stdout, io.TextIOWrapper):  # a locale may lack a name's characters
-                sys.stdout.reconfigure(errors="backslashreplace")
+            if isinstance(sys.stdout, io.TextIOWrapper):
+                _drop_native_output(sys.stdout.encoding)
         try:
             return _run(words, command, own=own)
         finally:  # a full disk is detected when output is flushed, for help too
@@ -164,6 +164,19 @@ def _decode_as_utf8(words: list[str]) -> None:
     undecoded = any("\udc80" <= letter <= "\udcff" for word in words for letter in word)
     if undecoded and not sys.flags.utf8_mode:
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+
+
+def _drop_native_output(encoding: str) -> None:
+    """Drop output of compiled libraries: HiGHS prints lines that no option turns off.
+
+    Standard output of Python has another number from then on. A locale may lack characters of a
+    name.
+    """
+    number, null = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
+    sys.stdout = os.fdopen(number, "w", 1, encoding, "backslashreplace")
+    sys.__dict__["__stdout__"] = sys.stdout  # for the width of the terminal
 
 
 def _discard_output() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shlex
@@ -43,6 +44,25 @@ def one_sentence(done: subprocess.CompletedProcess[str], code: int, words: str) 
     assert done.returncode == code, done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert done.stderr.startswith("gridpriv") and words in done.stderr
+
+
+NATIVE = """
+import ctypes, sys
+from gridpriv.cli import main as entry
+run = entry._run
+def printing(*words, **given):
+    ctypes.CDLL(None).puts(b"printed by a library")
+    return run(*words, **given)
+entry._run = printing
+sys.argv = ["gridpriv", "cases", "case9", "--json"]
+sys.exit(entry.main())
+"""
+
+
+def test_what_compiled_libraries_print_is_not_in_json() -> None:
+    done = subprocess.run([sys.executable, "-c", NATIVE], capture_output=True, check=True)
+    assert json.loads(done.stdout)
+    assert done.stderr == b""
 
 
 @pytest.mark.parametrize(
