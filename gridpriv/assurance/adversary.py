@@ -28,6 +28,8 @@ from gridpriv.zonal.run import open_rounds, run_rounds
 
 MakeAgent = Callable[..., Agent]
 """Builds an audited agent from the arguments of :class:`Agent`: that class, or a faulty variant."""
+Watch = Callable[[str], None]
+"""Called with a name after each part of the work."""
 
 
 @dataclass(frozen=True, eq=False)

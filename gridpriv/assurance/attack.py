@@ -20,7 +20,7 @@ and tables, with one row for each adversary.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from gridpriv.assurance import inversion
-from gridpriv.assurance.adversary import RecordedRound, record_run, varied
+from gridpriv.assurance.adversary import RecordedRound, Watch, record_run, varied
 from gridpriv.assurance.audit import check_draws, check_released, zone_of_bus
 from gridpriv.assurance.inversion import ForwardModel, StationarityModel, sends_all_variables
 from gridpriv.core.arrays import Floats, Ints
@@ -48,9 +48,7 @@ from gridpriv.zonal.prepared import Prepared, noise_rule
 from gridpriv.zonal.settings import Settings
 
 
-def attack(
-    prepared: Prepared, plan: AttackPlan, watch: Callable[[str], None] = lambda _: None
-) -> AttackResult:
+def attack(prepared: Prepared, plan: AttackPlan, watch: Watch = lambda _: None) -> AttackResult:
     """Attack a run's messages, with and without its protection.
 
     Parameters
@@ -151,7 +149,7 @@ def _attack(
     label: str,
     epsilon: float | None,
     seeds: int,
-    watch: Callable[[str], None],
+    watch: Watch,
     kinds: Sequence[str] = ("messages", "stationarity"),
 ) -> list[AttackOutcome]:
     """Return the MAP estimates of ``seeds`` runs, by every adversary with enough messages."""
@@ -217,10 +215,7 @@ def _gain(matrix: Floats, variance: Floats, noise: float) -> Floats:
 
 
 def averaging(
-    prepared: Prepared,
-    plan: AttackPlan,
-    rounds: Sequence[int],
-    watch: Callable[[str], None] = lambda _: None,
+    prepared: Prepared, plan: AttackPlan, rounds: Sequence[int], watch: Watch = lambda _: None
 ) -> pd.DataFrame:
     """Return error against observed rounds, for demand noise drawn each round and drawn once.
 

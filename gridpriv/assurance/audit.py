@@ -236,7 +236,7 @@ SECURE_RUNS = 8_000  # of the same release under secure noise
 
 
 def audit(
-    prepared: Prepared, plan: AuditPlan | None = None, watch: Callable[[str], None] = lambda _: None
+    prepared: Prepared, plan: AuditPlan | None = None, watch: adversary.Watch = lambda _: None
 ) -> AuditResult:
     """Audit the privacy claims of a run's settings.
 
@@ -314,7 +314,7 @@ def _replayed(
     network: adversary.RecordingTransport,
     observed: tuple[int, adversary.Neighbour],
     plan: AuditPlan,
-    watch: Callable[[str], None],
+    watch: adversary.Watch,
 ) -> list[Finding]:
     """Replay all rounds on the worst adjacent demands, and the first rounds on the others."""
     generator = np.random.default_rng(short.seed)
@@ -396,7 +396,7 @@ def audit_mechanism(
     mechanism: statistic.AuditedMechanism,
     runs: int,
     confidence: float = 0.999,
-    watch: Callable[[str], None] = lambda _: None,
+    watch: adversary.Watch = lambda _: None,
 ) -> LevelAudit:
     """Run a mechanism many times on D and on D' and bound its epsilon from below.
 

@@ -9,14 +9,14 @@ import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import gridpriv
 from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
 from gridpriv.core.errors import InputError, SolverError, check_choice, not_allowed
 from gridpriv.core.settings import Setting, reading, settings_of
-from gridpriv.core.text import Json, amount, counted, frame_records
+from gridpriv.core.text import Json, amount, counted, frame_records, json_ready
 from gridpriv.privacy.settings import nominal_epsilon
 from gridpriv.zonal.settings import PRESETS, Settings
 
@@ -95,11 +95,11 @@ def execute_compare(args: argparse.Namespace) -> int:
     return report_study(study, args, formats)
 
 
+Show: TypeAlias = "Callable[[Study, pd.DataFrame], None]"
+
+
 def report_study(
-    study: Study,
-    args: argparse.Namespace,
-    formats: list[str],
-    show: Callable[[Study, pd.DataFrame], None] | None = None,
+    study: Study, args: argparse.Namespace, formats: list[str], show: Show | None = None
 ) -> int:
     """Write the reports and print the answer, its table by ``show``; exit code 3 if all failed."""
     from gridpriv.report.export import make_report, report_files, write_files
@@ -344,7 +344,6 @@ def _refuse(args: argparse.Namespace, names: tuple[str, ...]) -> None:
 
 
 def _computed(args: argparse.Namespace) -> int:
-    from gridpriv.core.text import json_ready
     from gridpriv.study.papers import COMPUTED
 
     title, compute = COMPUTED[args.name]

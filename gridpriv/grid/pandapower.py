@@ -40,6 +40,8 @@ from gridpriv.grid.pandapower_json import (
 from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.grid.tables import MatpowerTables, case_from_tables, naming
 
+Elements = tuple[pp_tables.Element, ...]
+
 VOLTAGE_PARTS = [f"const_{kind}_{part}percent" for kind in "zi" for part in ("", "p_", "q_")]
 PUBLIC_TABLES = ("res_", "_", "std_", "dtypes")
 
@@ -228,12 +230,7 @@ def convert_net(net: Net, name: str | None = None) -> Conversion:
     return Conversion(case, report, pp_tables.PandapowerLink(bus_of, branch, gen, shunts))
 
 
-def _names(
-    net: Net,
-    bus_of: dict[int, int],
-    branch: tuple[pp_tables.Element, ...],
-    gen: tuple[pp_tables.Element, ...],
-) -> SourceNames:
+def _names(net: Net, bus_of: dict[int, int], branch: Elements, gen: Elements) -> SourceNames:
     """Return the names in the net's tables; for fused buses that of the smallest."""
     labels = {
         table: frame(net, table)["name"].dropna().astype(str).to_dict()
@@ -253,11 +250,7 @@ def _names(
 _ROW = re.compile(r"^(?:mpc\.)?(branch|generator|gencost|gen)(?: row)? (\d+): ")
 
 
-def _case(
-    tables: MatpowerTables,
-    branch: tuple[pp_tables.Element, ...],
-    gen: tuple[pp_tables.Element, ...],
-) -> Case:
+def _case(tables: MatpowerTables, branch: Elements, gen: Elements) -> Case:
     """Return the case; errors name the net's element instead of a row of the tables."""
     try:
         return case_from_tables(tables)

@@ -75,10 +75,7 @@ class Scaling:
 
 
 SCALINGS = (
-    Scaling(1.0),
-    Scaling(10.0),
-    Scaling(100.0),
-    Scaling(1e4),
+    *map(Scaling, (1.0, 10.0, 100.0, 1e4)),
     Scaling(1.0, equilibrate=True),
     Scaling(10.0, feasibility=1e-7, gap=1e-6),
     Scaling(0.1, equilibrate=True, feasibility=1e-7, gap=1e-6),
@@ -168,13 +165,9 @@ def shed_demand(demand: Floats) -> Slack:
     p, q = np.split(demand, 2)
     loaded = np.flatnonzero(p > 0)
     at, none = np.arange(len(loaded)), np.zeros(len(loaded))
-    columns = sparse.coo_array(
-        (
-            np.concatenate([p[loaded], q[loaded]]),
-            (np.concatenate([loaded, loaded + len(p)]), np.tile(at, 2)),
-        ),
-        shape=(len(demand), len(loaded)),
-    )
+    entries = np.concatenate([p[loaded], q[loaded]])
+    rows, shape = np.concatenate([loaded, loaded + len(p)]), (len(demand), len(loaded))
+    columns = sparse.coo_array((entries, (rows, np.tile(at, 2))), shape=shape)
     return Slack(Matrix(columns), none, p[loaded], np.ones(len(loaded)))
 
 

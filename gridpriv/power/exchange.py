@@ -94,15 +94,9 @@ class FlowDomain:
         count = len(self.net_position)
         direction = np.eye(count)[zone]
         ends = []
+        limits = {"A_ub": matrix, "b_ub": bound, "A_eq": np.ones((1, count)), "b_eq": [0.0]}
         for sign in (1.0, -1.0):
-            result = linprog(
-                sign * direction,
-                A_ub=matrix,
-                b_ub=bound,
-                A_eq=np.ones((1, count)),
-                b_eq=[0.0],
-                bounds=(None, None),
-            )
+            result = linprog(sign * direction, **limits, bounds=(None, None))
             change = {0: sign * (result.fun or 0.0), 3: -sign * np.inf}.get(result.status, np.nan)
             ends.append(float(self.net_position[zone] + change))
         return ends[0], ends[1]

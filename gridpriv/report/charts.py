@@ -19,7 +19,17 @@ from gridpriv.grid.layout import network_tables
 from gridpriv.privacy.settings import NO_BUDGET, NO_NOISE, nominal_epsilon
 from gridpriv.report import source
 from gridpriv.report.curves import Chart, Series
-from gridpriv.report.figures import PALETTE, Bar, Bars, Look, Plot, set_labels, set_title, stacked
+from gridpriv.report.figures import (
+    PALETTE,
+    Bar,
+    Bars,
+    Look,
+    Looks,
+    Plot,
+    set_labels,
+    set_title,
+    stacked,
+)
 from gridpriv.report.network import GridMap
 
 if TYPE_CHECKING:
@@ -40,7 +50,7 @@ def drawable(metrics: Iterable[source.Metric], table: pd.DataFrame) -> list[sour
     return [m for m in metrics if m.key in table and table[m.key].notna().any()]
 
 
-def cost_charts(table: pd.DataFrame, look: dict[str, Look]) -> list[Chart]:
+def cost_charts(table: pd.DataFrame, look: Looks) -> list[Chart]:
     """Return cost against certified total epsilon, per panel and cost, with 95 % intervals."""
     finished = table[table.seeds > 0]
     panels = dict.fromkeys(finished[~finished.budget.isin(NO_BUDGET)].panel)
@@ -54,9 +64,7 @@ def cost_charts(table: pd.DataFrame, look: dict[str, Look]) -> list[Chart]:
     return [chart for chart in charts if chart.series]
 
 
-def cost_chart(
-    table: pd.DataFrame, metric: source.Metric, panel: str, look: dict[str, Look]
-) -> Chart:
+def cost_chart(table: pd.DataFrame, metric: source.Metric, panel: str, look: Looks) -> Chart:
     """Return one figure of a panel's methods against certified total epsilon."""
     return _metric_chart(
         metric,
@@ -93,9 +101,7 @@ def _floats(column: Iterable[float]) -> tuple[float, ...]:
     return tuple(float(v) for v in column)
 
 
-def round_charts(
-    study: Study, table: pd.DataFrame, look: dict[str, Look]
-) -> dict[str, list[Chart]]:
+def round_charts(study: Study, table: pd.DataFrame, look: Looks) -> dict[str, list[Chart]]:
     """Return, per metric, a chart by round for every panel and budget."""
     rounds = study.rounds
     if rounds.empty or table.empty:
@@ -112,7 +118,7 @@ def round_charts(
     return {title: charts for title, charts in by_title.items() if charts}
 
 
-def step_charts(study: Study, look: dict[str, Look]) -> list[Chart]:
+def step_charts(study: Study, look: Looks) -> list[Chart]:
     """Return charts of a series by step; its residual only if there is no other."""
     steps = study.tables.get("steps", pd.DataFrame())
     drawn = [m for m in drawable(source.BY_STEP, steps) if steps[m.key].abs().max() > m.least]
@@ -157,7 +163,7 @@ def column_charts(
     across: Iterable[float],
     x_label: str,
     names: tuple[str, ...],
-    look: dict[str, Look],
+    look: Looks,
     size: tuple[float, float] = (6.4, 3.2),
 ) -> list[Chart]:
     """Return a chart for every metric of a table, each of the single series of ``look``."""
@@ -216,11 +222,7 @@ def horizon_figure(steps: pd.DataFrame, name: str) -> Figure:
 
 
 def _panel_rounds(
-    rounds: pd.DataFrame,
-    runs: pd.DataFrame,
-    metric: source.Metric,
-    panel: str,
-    look: dict[str, Look],
+    rounds: pd.DataFrame, runs: pd.DataFrame, metric: source.Metric, panel: str, look: Looks
 ) -> list[Chart]:
     budgets = [b for b in dict.fromkeys(runs.budget) if b not in NO_BUDGET] or [NO_NOISE]
     charts = []

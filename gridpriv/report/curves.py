@@ -14,7 +14,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from gridpriv.core.arrays import Bools, Floats
 from gridpriv.core.text import number_text
-from gridpriv.report.figures import Look, Plot, figure_of, looks, set_labels, set_title
+from gridpriv.report.figures import Look, Looks, Plot, figure_of, looks, set_labels, set_title
 
 LOG_FROM = 30.0
 MOST_NAMES = 7
@@ -77,7 +77,7 @@ class Chart(Plot):
     bars: bool = False
     log_from: float = LOG_FROM
     size: tuple[float, float] = (6.4, 3.2)
-    style: dict[str, Look] = field(default_factory=dict)
+    style: Looks = field(default_factory=dict)
 
     @property
     def alt(self) -> str:

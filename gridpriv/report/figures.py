@@ -51,6 +51,9 @@ UNDATED: dict[str, dict[str, None]] = {
 
 Look = dict[str, Any]
 """Keywords of a line: colour, marker and dash."""
+Looks = dict[str, Look]
+Size = tuple[float, float]
+"""Width and height in inches."""
 
 
 class Plot(ABC):
@@ -71,7 +74,7 @@ class Plot(ABC):
         def title(self) -> str: ...  # noqa: D102
 
         @property
-        def size(self) -> tuple[float, float]: ...  # noqa: D102
+        def size(self) -> Size: ...  # noqa: D102
 
         @property
         def alt(self) -> str: ...  # noqa: D102
@@ -81,11 +84,7 @@ class Plot(ABC):
         """Draw on axes, which are styled."""
 
     def plot(
-        self,
-        ax: Axes | None = None,
-        *,
-        figsize: tuple[float, float] | None = None,
-        legend: bool = True,
+        self, ax: Axes | None = None, *, figsize: Size | None = None, legend: bool = True
     ) -> Axes:
         """Draw on ``ax``, or on the axes of a new figure of ``figsize`` inches; return the axes."""
         with styled_axes(ax, figsize or self.size) as axes:
@@ -101,7 +100,7 @@ class ShownAxes(Axes):
 
 
 @contextmanager
-def styled_axes(ax: Axes | None, size: tuple[float, float]) -> Iterator[Axes]:
+def styled_axes(ax: Axes | None, size: Size) -> Iterator[Axes]:
     """Provide ``ax``, or the axes of a new figure in the package's style."""
     if ax is not None:
         with style.context({"text.parse_math": False}):
@@ -152,13 +151,13 @@ def figure_of(ax: Axes) -> Figure:
     return figure
 
 
-def page_size(ax: Axes) -> tuple[float, float]:
+def page_size(ax: Axes) -> Size:
     """Return width and height of the figure of axes in points."""
     figure = figure_of(ax)
     return 72.0 * figure.get_figwidth(), 72.0 * figure.get_figheight()
 
 
-def looks(names: Sequence[str], *, levels: frozenset[str] = frozenset()) -> dict[str, Look]:
+def looks(names: Sequence[str], *, levels: frozenset[str] = frozenset()) -> Looks:
     """Return the look of every series, stable in their order, also without colour.
 
     Parameters
@@ -166,7 +165,7 @@ def looks(names: Sequence[str], *, levels: frozenset[str] = frozenset()) -> dict
     levels : set of str
         Series that are one value, drawn as a dashed line across the axes.
     """
-    drawn: dict[str, Look] = {}
+    drawn: Looks = {}
     for name in dict.fromkeys(names):
         k = sum((other in levels) == (name in levels) for other in drawn)
         drawn[name] = {
@@ -324,7 +323,7 @@ class Bars(Plot):
     line_name: str = ""
 
     @property
-    def size(self) -> tuple[float, float]:
+    def size(self) -> Size:
         """Width and height in inches."""
         return 4.8, 1.4 + 0.44 * len(self.bars)
 

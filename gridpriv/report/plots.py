@@ -13,7 +13,7 @@ import json
 import math
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,7 +33,16 @@ from gridpriv.privacy.settings import NO_BUDGET, nominal_epsilon
 from gridpriv.report.charts import convergence_charts, cost_chart, horizon_charts, horizon_figure
 from gridpriv.report.contents import plan_table
 from gridpriv.report.curves import LOG_FROM, Chart, Series, tick
-from gridpriv.report.figures import Bar, Bars, looks, set_title, stacked, styled_axes, write_figure
+from gridpriv.report.figures import (
+    Bar,
+    Bars,
+    Size,
+    looks,
+    set_title,
+    stacked,
+    styled_axes,
+    write_figure,
+)
 from gridpriv.report.network import GridMap
 from gridpriv.report.source import REDISPATCH_SHED, Metric, budget_words, cost_metric, summary
 from gridpriv.study.record import STORED
@@ -45,18 +54,14 @@ from gridpriv.zonal.documents import (
     STORAGE_FILE,
     SeriesDocument,
 )
-from gridpriv.zonal.horizon import Horizon, Stream
+from gridpriv.zonal.horizon import Horizon, HorizonResult, Stream
 from gridpriv.zonal.prepared import zone_certificates
-from gridpriv.zonal.result import totals
+from gridpriv.zonal.result import RunResult, totals
 from gridpriv.zonal.tables import frames_json, result_tables
 
-if TYPE_CHECKING:
-    from gridpriv.zonal.horizon import HorizonResult
-    from gridpriv.zonal.result import RunResult
-
-Size = tuple[float, float]
 SIZE: Size = (6.4, 3.2)
 """Inches."""
+Frames = tuple[pd.DataFrame, ...]
 
 
 def zones_map(case: Case, zoning: Zoning) -> GridMap:
@@ -75,11 +80,7 @@ def loading_noun(flows: pd.DataFrame | None) -> str:
 
 
 def loading_map(
-    name: str,
-    network: tuple[pd.DataFrame, ...],
-    shed: dict[int, float],
-    flows: pd.DataFrame | None,
-    **options: Any,
+    name: str, network: Frames, shed: dict[int, float], flows: pd.DataFrame | None, **options: Any
 ) -> GridMap:
     """Return the map of load shedding per bus (MW) and loading per branch (local)."""
     total = sum(max(value, 0.0) for value in shed.values())

@@ -17,7 +17,7 @@ from gridpriv.report import source
 from gridpriv.report.charts import cost_charts, generation_chart, round_charts, step_charts
 from gridpriv.report.contents import noted
 from gridpriv.report.curves import Chart
-from gridpriv.report.figures import Bars, Look, Plot, looks, split_bars
+from gridpriv.report.figures import Bars, Look, Looks, Plot, looks, split_bars
 from gridpriv.report.network import GridMap
 from gridpriv.report.plots import flows_of, loading_map, loading_noun
 from gridpriv.report.source import means_over, measured, message
@@ -44,7 +44,7 @@ class Section:
     figures: tuple[Plot, ...] = ()
     charts: tuple[tuple[str, tuple[Chart, ...]], ...] = ()
     tables: tuple[Table, ...] = ()
-    look: dict[str, Look] = field(default_factory=dict)
+    look: Looks = field(default_factory=dict)
     appendix: bool = False
 
 
@@ -64,7 +64,7 @@ class Subject:
     tables: Mapping[str, Table]
 
     @cached_property
-    def look(self) -> dict[str, Look]:
+    def look(self) -> Looks:
         """The look of every curve, the same in all charts."""
         if self.table.empty:
             return {}

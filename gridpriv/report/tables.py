@@ -201,6 +201,7 @@ def escaped(text: str) -> str:
 AXES = ("case", "zoning", "load_scale", "method", "local_updates", "budget")
 """Columns that separate runs: a cell must not mix them."""
 MOST_DECIMALS = 6
+Names = str | Sequence[str]
 ADDED = {
     "cost_of_privacy": ("Cost of privacy", "$/h"),
     "method_cost": ("Cost due to the method", "$/h"),
@@ -267,10 +268,7 @@ class Pivots:
     study: Study
 
     def __call__(
-        self,
-        rows: str | Sequence[str] = "method",
-        columns: str | Sequence[str] = "budget",
-        values: str | Sequence[str] = (),
+        self, rows: Names = "method", columns: Names = "budget", values: Names = ()
     ) -> Pivot:
         """Return means over seeds with 95 % intervals, rows by columns.
 
@@ -357,7 +355,7 @@ def _tuples(index: pd.Index) -> list[tuple[object, ...]]:
     return [key if isinstance(key, tuple) else (key,) for key in index]
 
 
-def _listed(names: str | Sequence[str]) -> list[str]:
+def _listed(names: Names) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
 
 

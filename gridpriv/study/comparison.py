@@ -198,7 +198,7 @@ def compare(
 
     def work(remaining: list[StudyTask], store: Store, advance: engine.Advance) -> None:
         store.text("study.toml", to_toml(plan))
-        run_tasks(remaining, grids, store, jobs=processes, cluster=cluster, advance=advance)
+        run_tasks(remaining, grids, store, processes, cluster, advance)
 
     return engine.run_study(
         Path(out),
@@ -231,10 +231,9 @@ def run_tasks(
     tasks: Sequence[StudyTask],
     grids: Grids,
     store: Store,
-    *,
-    jobs: int = 1,
-    cluster: str | None = None,
-    advance: engine.Advance = lambda _: None,
+    jobs: int,
+    cluster: str | None,
+    advance: engine.Advance,
 ) -> None:
     """Run tasks and store each as soon as it is finished.
 
@@ -245,7 +244,7 @@ def run_tasks(
     InputError
         If the cluster cannot be reached.
     """
-    workers = max(jobs, 1) if cluster is None else 8
+    workers = jobs if cluster is None else 8
     batches = make_batches(tasks, grids, workers)
     runs = partial(run_batch, folder=store.folder if cluster is None else None)
     results = unordered(runs, batches, jobs) if cluster is None else _dask(runs, batches, cluster)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from gridpriv.consensus.transport import Connect, ReusedAgents
 from gridpriv.core.errors import GridprivError, InputError
-from gridpriv.core.text import Json
+from gridpriv.core.text import Json, frame_csv
 from gridpriv.core.threads import uninterrupted
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
@@ -209,7 +209,7 @@ class RunContext:
                 run_folder = stack.enter_context(self.open_folder(self.out, *values))
                 if not run_folder.remaining():
                     with self.progress(case.name, 0):
-                        _finish(run_folder, self.copies, show)
+                        self._finish(run_folder, show)
                     return None
                 earlier = run_folder.earlier().get(0, NO_ATTEMPTS)
 
@@ -226,7 +226,7 @@ class RunContext:
                     except (GridprivError, OSError) as error:
                         error.add_note(f"not stored; {result.trace.drawn()}")
                         raise
-                    _finish(run_folder, self.copies)
+                    self._finish(run_folder)
                 show(result.as_dict(public=self.public), result.early is not None)
 
             zones = stack.enter_context(closing(self.zones(prepared.settings.workers)))
@@ -234,15 +234,13 @@ class RunContext:
                 charge, admit = running.enter_context(self.charging(case, prepared))
                 max_rounds = None if prepared.in_ac_rounds else prepared.settings.rounds
                 advance = running.enter_context(self.progress(case.name, max_rounds))
-                begin = admit
-                if run_folder is not None:
-                    begin = in_turn(admit, partial(run_folder.begin, 0))
+                planned = None if run_folder is None else partial(run_folder.begin, 0)
                 result = run_prepared(
                     prepared,
                     watch=lambda r: advance(_round_note(r)),
                     watch_ac=lambda r: advance(f"largest AC mismatch {r.primal:.2e}"),
                     charge=charge,
-                    admit=begin,
+                    admit=admit if planned is None else in_turn(admit, planned),
                     leave=store,
                     transport=zones,
                 )
@@ -253,6 +251,15 @@ class RunContext:
             finally:  # the run is charged even if the comparison fails
                 store(result)
         return result
+
+    def _finish(
+        self, run_folder: RunFolder, show: Callable[[Json, bool], object] = lambda *_: None
+    ) -> None:
+        """Finish the folder, write the readable copies and show the document."""
+        run_folder.finish()
+        document = self.copies(run_folder)
+        if document is not None:
+            show(document, False)
 
     def series(self, horizon: Horizon, run_folder: RunFolder) -> None:
         """Run every step of a series that its folder does not have, under one budget."""
@@ -302,17 +309,6 @@ class RunContext:
                 advance(f"step {horizon.series.steps[number]}")
 
 
-def _finish(
-    run_folder: RunFolder,
-    copies: Callable[[RunFolder], Json | None],
-    show: Callable[[Json, bool], object] = lambda *_: None,
-) -> None:
-    run_folder.finish()
-    document = copies(run_folder)
-    if document is not None:
-        show(document, False)
-
-
 def in_turn(admit: Admit | None, begin: Admit) -> Admit:
     """Return a callback that checks the ledger and then stores the planned releases."""
 
@@ -342,8 +338,6 @@ def _planned(
     plan = horizon.plan(known)
     if plan is not None:
         from pandas import DataFrame
-
-        from gridpriv.core.text import frame_csv
 
         case, steps = horizon.series.case, horizon.series.steps
         table = DataFrame(plan.rows(case, steps), columns=list(StorageStep.table.names))

@@ -460,10 +460,7 @@ Releases: TypeAlias = Mapping[str, Mapping[Release, int]]
 
 
 def zone_certificates(
-    releases: Releases,
-    settings: Settings,
-    rules: AgentRules,
-    planned: Mapping[str, Mapping[Release, int]] | None = None,
+    releases: Releases, settings: Settings, rules: AgentRules, planned: Releases | None = None
 ) -> tuple[ZoneCertificate, ...]:
     """Return the privacy loss of every zone with releases; empty without noise.
 

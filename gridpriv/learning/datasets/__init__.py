@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from gridpriv.core.errors import check_choice
-from gridpriv.learning.datasets.base import VARIABLE, Dataset, data_folder, fetch, make_lasso
+from gridpriv.learning.datasets.base import VARIABLE, Dataset, Dtype, data_folder, fetch, make_lasso
 from gridpriv.learning.datasets.own import is_own, load_own
 from gridpriv.learning.datasets.public import (
     ADULT_FILES,
@@ -38,7 +38,7 @@ def load_dataset(
     folder: str | Path | None = None,
     *,
     download: bool = False,
-    dtype: type[np.floating] = np.float32,
+    dtype: Dtype = np.float32,
     missing: str = "drop",
     scaling: str = "bounds",
     seed: int = 0,

@@ -20,6 +20,7 @@ from gridpriv.core.files import MIB, StorageError, atomic_file, make_folder, rea
 MOST_TARGET = 1e12
 Task = Literal["binary", "multiclass", "regression"]
 Features = NDArray[np.floating]
+Dtype = type[np.floating]
 Labels = NDArray[np.integer] | NDArray[np.floating]
 
 BLOCK = 4096
@@ -393,7 +394,7 @@ def fetch(url: str, path: Path) -> None:
 AGENTS, SAMPLES, TESTED, FEATURES, NOISE_VARIANCE = 50, 50, 1000, 8, 0.1
 
 
-def make_lasso(seed: int = 0, dtype: type[np.floating] = np.float32) -> Dataset:
+def make_lasso(seed: int = 0, dtype: Dtype = np.float32) -> Dataset:
     """Return y = X theta + noise with normal X, theta and noise of variance 0.1.
 
     Agent k's 50 samples are rows ``50*k`` to ``50*(k+1)``. Rows longer than a public bound,

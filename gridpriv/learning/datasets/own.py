@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import LARGEST, read_bytes, read_parquet, unpacked_bound
-from gridpriv.learning.datasets.base import Dataset, Features, Labels, clip_rows
+from gridpriv.learning.datasets.base import Dataset, Dtype, Features, Labels, clip_rows
 
 Array = NDArray[Any]
 TABLES = (".csv", ".parquet")
@@ -46,7 +46,7 @@ def is_own(path: Path) -> bool:
     return path.suffix in (".npz", *TABLES) or (path / "train").is_dir()
 
 
-def load_own(path: Path, norm: float | None, dtype: type[np.floating] = np.float32) -> Dataset:
+def load_own(path: Path, norm: float | None, dtype: Dtype = np.float32) -> Dataset:
     """Read a user data set.
 
     Parameters
@@ -72,9 +72,7 @@ def load_own(path: Path, norm: float | None, dtype: type[np.floating] = np.float
     return _dataset(path, arrays, norm, dtype)
 
 
-def _dataset(
-    path: Path, arrays: dict[str, Array], norm: float, dtype: type[np.floating]
-) -> Dataset:
+def _dataset(path: Path, arrays: dict[str, Array], norm: float, dtype: Dtype) -> Dataset:
     """Return the data set of arrays ``x``, ``y`` and, where there are, the others."""
     x = _features(path, "x", arrays["x"], dtype)
     y, known, labels = _labels(path, arrays["y"])
@@ -97,7 +95,7 @@ def _dataset(
     )
 
 
-def _features(path: Path, name: str, x: Array, dtype: type[np.floating]) -> Features:
+def _features(path: Path, name: str, x: Array, dtype: Dtype) -> Features:
     if x.dtype.kind not in "fiub" or x.ndim < 2:
         raise InputError(
             f"{path} {name} holds {x.dtype} of shape {x.shape}: rows of numbers expected"

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError, check_choice, not_allowed, whole
 from gridpriv.core.files import LARGEST, read_packed, read_table, read_text
-from gridpriv.learning.datasets.base import Dataset, Features, check_sum, clip_rows, need
+from gridpriv.learning.datasets.base import Dataset, Dtype, Features, check_sum, clip_rows, need
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +40,7 @@ IMAGES, LABELS = 3, 1  # dimensions of their arrays
 HEADER = 4
 
 
-def load_mnist(folder: Path, dtype: type[np.floating] = np.float32) -> Dataset:
+def load_mnist(folder: Path, dtype: Dtype = np.float32) -> Dataset:
     """Return MNIST with J pixels in [0, 1], so that ||x||_2 <= sqrt(J), 28 for 28 x 28."""
     paths = need(folder, MNIST_FILES, MNIST_SITE)
     for path in paths:
@@ -58,7 +58,7 @@ def load_mnist(folder: Path, dtype: type[np.floating] = np.float32) -> Dataset:
 
 
 def _read_part(
-    images: Path, labels: Path, dtype: type[np.floating]
+    images: Path, labels: Path, dtype: Dtype
 ) -> tuple[Features, NDArray[np.int64], tuple[int, ...]]:
     """Return pixels in [0, 1], class numbers, and the size of the images, of two files."""
     raw, y = read_idx(images, IMAGES), read_idx(labels, LABELS)
@@ -127,7 +127,7 @@ Writer = tuple[Features, NDArray[np.int64]]
 """One writer's images, (m, pixels), and classes, (m,)."""
 
 
-def load_femnist(folder: Path, dtype: type[np.floating] = np.float32) -> Dataset:
+def load_femnist(folder: Path, dtype: Dtype = np.float32) -> Dataset:
     """Return FEMNIST with pixels in [0, 1]; the writers of the training files are its clients.
 
     A writer may be in the training files only, or in the test files only. Writers in a training
@@ -150,7 +150,7 @@ def load_femnist(folder: Path, dtype: type[np.floating] = np.float32) -> Dataset
     return Dataset("femnist", "multiclass", *parts, FEMNIST_CLASSES, norm, writers, source=source)
 
 
-def _read(folder: Path, dtype: type[np.floating]) -> list[Writer]:
+def _read(folder: Path, dtype: Dtype) -> list[Writer]:
     """Return the writers of a folder's files who have samples, in the order of the files."""
     paths = sorted([*folder.glob("*.json"), *folder.glob("*.json.gz")])
     if not paths:
@@ -196,7 +196,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return entries
 
 
-def _writer(place: str, user: Any, dtype: type[np.floating]) -> Writer:
+def _writer(place: str, user: Any, dtype: Dtype) -> Writer:
     try:
         x, y = np.asarray(user["x"]), np.asarray(user["y"])
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -238,7 +238,7 @@ Encoded = tuple[Features, NDArray[np.int64], NDArray[np.bool_]]
 
 def load_adult(
     folder: Path,
-    dtype: type[np.floating] = np.float32,
+    dtype: Dtype = np.float32,
     missing: str = "drop",
     seed: int = 0,
     scaling: str = "bounds",
@@ -325,7 +325,7 @@ def _norm(scaling: str) -> float:
     return math.sqrt(len(COLUMNS) - numbers + numbers * MOST_DEVIATIONS**2)
 
 
-def _encode(rows: pd.DataFrame, fill: bool, dtype: type[np.floating], scaling: str) -> Encoded:
+def _encode(rows: pd.DataFrame, fill: bool, dtype: Dtype, scaling: str) -> Encoded:
     """Return features (one-hot and scaled numbers, rows of bounded norm) and labels -1, +1."""
     parts: list[NDArray[np.float64]] = []
     outside = np.zeros(len(rows), np.bool_)

@@ -164,12 +164,9 @@ def residual(equations: FlowEquations, point: Point) -> Residual:
     actual = equations.tie_area @ power.real[n:]
     alpha_target = point.alpha - (actual - equations.interchange - equations.bias @ shared)
     area = point.alpha - np.clip(alpha_target, equations.least, equations.most)
-    regulating = np.concatenate(
-        [
-            (equations.q_low < reactive_target) & (reactive_target < equations.q_high),
-            (equations.least < alpha_target) & (alpha_target < equations.most),
-        ]
-    )
+    of_voltage = (equations.q_low < reactive_target) & (reactive_target < equations.q_high)
+    of_output = (equations.least < alpha_target) & (alpha_target < equations.most)
+    regulating = np.concatenate([of_voltage, of_output])
     return Residual(np.concatenate([active, generated - limited, area]), regulating)
 
 

@@ -526,11 +526,6 @@ def _last_round_plan(zone: Zone, last: Floats) -> ZonePlan:
     """Return outputs and voltages of the last round, with all demand served."""
     pg, qg = zone.outputs(last)
     w = last[: len(zone.buses)]
-    return replace(
-        _deenergized_plan(zone, np.zeros(2 * len(zone.own))),
-        pg=pg,
-        qg=qg,
-        voltage=np.sqrt(np.where(w > 0, w, 1.0)).astype(complex),
-        interchange=np.nan,
-        solved=False,
-    )
+    voltage = np.sqrt(np.where(w > 0, w, 1.0)).astype(complex)
+    plan = _deenergized_plan(zone, np.zeros(2 * len(zone.own)))
+    return replace(plan, pg=pg, qg=qg, voltage=voltage, interchange=np.nan, solved=False)

@@ -159,14 +159,9 @@ LOOSER = PLAIN | {"tol_feas": 1e-7, "tol_gap_abs": 1e-7, "tol_gap_rel": 1e-7}
 MATCHED = LOOSER | {"iterative_refinement_enable": False}
 SAFER: tuple[tuple[float, dict[str, Any]], ...] = (
     (1.0, LOOSER),
-    (10.0, FAST),
-    (0.01, FAST),
-    (1e-4, FAST),
-    (0.01, PLAIN),
-    (10.0, PLAIN),
-    (100.0, PLAIN),
-    (1.0, FINE),
-    (1e-4, FINE),
+    *((scale, FAST) for scale in (10.0, 0.01, 1e-4)),
+    *((scale, PLAIN) for scale in (0.01, 10.0, 100.0)),
+    *((scale, FINE) for scale in (1.0, 1e-4)),
     (1.0, {}),
 )
 LIKELIEST = 3
