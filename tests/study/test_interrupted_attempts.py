@@ -274,13 +274,16 @@ def test_a_forecast_with_other_spreads_is_another_prior(
     assert main([*words, "--resume"]) == 0
 
 
+@pytest.mark.parametrize("steps", [1, 2])
 def test_an_attempt_that_ended_early_counts_with_its_planned_releases(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At a delta, in the certificate of the continued run as in its folder."""
+    """At a delta, in the certificate of the continued run, or series, as in its folder."""
     words = ["run", "case14", "--noise-schedule", "round", "--rounds", "60", "--noise", "secure"]
     words += ["--budget", "per-release:0.1", "--no-reference", "--quiet"]
     words += ["--out", str(tmp_path / "out")]
+    (tmp_path / "day.csv").write_text("step,load_scale\na,1.0\nb,0.9\n")
+    words += ["--series", str(tmp_path / "day.csv")] if steps > 1 else []
     rounds = coordinator.rounds
 
     def interrupted(*given: Any) -> Iterator[Any]:
@@ -293,15 +296,17 @@ def test_an_attempt_that_ended_early_counts_with_its_planned_releases(
         patch.setattr(zonal_run, "rounds", interrupted)
         assert main(words) == 130
     assert main([*words, "--resume"]) == 0
-    privacy = json.loads((tmp_path / "out" / "run.json").read_text())["privacy"]
-    assert (privacy["releases_per_zone"], privacy["interrupted_releases_per_zone"]) == (110, 50)
-    assert privacy["total_pure"] == pytest.approx(11.0)
+    name = "run.json" if steps == 1 else "horizon.json"
+    privacy = json.loads((tmp_path / "out" / name).read_text())["privacy"]
+    drawn = 50 + 60 * steps
+    assert (privacy["releases_per_zone"], privacy["interrupted_releases_per_zone"]) == (drawn, 50)
+    assert privacy["total_pure"] == pytest.approx(0.1 * drawn)
     (charge,) = {tuple(row) for row in charged(tmp_path / "out")}
-    planned = total_epsilon({Charge(*charge): 120}, 1e-5)
+    planned = total_epsilon({Charge(*charge): 60 + 60 * steps}, 1e-5)
     assert privacy["total"]["epsilon"] == pytest.approx(planned, rel=1e-9)
     (total,) = read_manifest(tmp_path / "out")["totals"]
     assert total["epsilon"] == pytest.approx(planned, rel=1e-9)
-    assert total["pure"] == pytest.approx(11.0)
+    assert total["pure"] == pytest.approx(0.1 * drawn)
 
 
 def charged(folder: Path) -> list[list[Any]]:

@@ -468,3 +468,17 @@ def test_a_schedule_far_from_the_true_state_does_not_value_voltages_at_tie_lines
     assert physical["status"] == "feasible"
     assert physical["shed_mw"] == pytest.approx(0.0, abs=1e-3)
     assert OPTIMUM["case14"] < physical["cost"] < 1.002 * OPTIMUM["case14"]
+
+
+@pytest.mark.parametrize(("scale", "seed"), [(0.0, 2), (0.05, 2)])
+def test_minimum_outputs_above_the_load_are_curtailed_until_the_state_is_feasible(scale, seed):
+    """Generators were 4 MW below their minimum, although curtailed generation has a price only."""
+    case = load_case("case9")
+    case = replace(case, pd=scale * case.pd, qd=scale * case.qd)  # 30 MW of minimum outputs
+    result = run(case, partition(case, 2), gridpriv.make_settings(budget="total:1", seed=seed))
+    state, physical = result.redispatch.state, result.physical
+    assert physical["status"] == "feasible"
+    assert (state.pg >= case.pmin - 1e-3).all()
+    supply = case.base_mva * (state.pg.sum() - case.pd.sum()) - physical["losses_mw"]
+    assert physical["curtailed_mw"] == pytest.approx(supply, abs=1e-3)
+    assert physical["shed_mw"] == 0.0

@@ -41,6 +41,7 @@ from gridpriv.power.ac.state import (
     Limit,
     Schedule,
     Status,
+    emergency_curtailment,
     emergency_shedding,
     status,
 )
@@ -83,7 +84,7 @@ which they end."""
 RESTART_FACTOR = 10.0
 """Factor on the least severity, and its least value in MW, beyond which a restart ends."""
 MOST_CUTS = 8
-"""Steps of emergency load shedding."""
+"""Steps of emergency load shedding and curtailment."""
 VIOLATION_SEVERITY = 10.0
 BALANCING_SEVERITY, USUAL_BALANCING = 0.02, 0.001
 """Severity of balancing power: 50 MW count as one shed MW. Up to this share of the load it counts
@@ -458,7 +459,7 @@ def _replanned(
         best = min(best, last, key=lambda outcome: outcome.rank)
         if idle == MOST_IDLE:
             break
-    last = _after_emergency_shedding(search, interchange, _in_turn(search, start, best))
+    last = _after_emergency(search, interchange, _in_turn(search, start, best))
     return search.better(last, best)
 
 
@@ -510,22 +511,29 @@ def _in_turn(
     return best
 
 
-def _after_emergency_shedding(
+def _after_emergency(
     search: _RedispatchSearch, current: Floats, redispatch: GridRedispatch
 ) -> GridRedispatch:
-    """Shed load until no generator is above a limit; keep the better outcome."""
+    """Shed load and curtail generation until no generator is beyond a limit of its output.
+
+    The better outcome is kept.
+    """
     best, case = redispatch, search.case
     for _ in range(MOST_CUTS):
         state = redispatch.state
-        share = None if state is None else emergency_shedding(state, search.owners)
-        if share is None:
+        if state is None:
             break
+        share, surplus = emergency_shedding(state, search.owners), emergency_curtailment(state)
+        if share is None and not surplus.any():
+            break
+        cuts = np.zeros(case.n_bus) if share is None else share
         plans = []
         for zone, plan in zip(search.zones, redispatch.plans, strict=True):
-            pd, qd, cut = (values[zone.own] for values in (case.pd, case.qd, share))
+            pd, qd, cut = (values[zone.own] for values in (case.pd, case.qd, cuts))
             p_shed = plan.p_shed + cut * (np.maximum(pd, 0.0) - plan.p_shed)
             q_shed = plan.q_shed + np.where(pd > 0, cut, 0.0) * (qd - plan.q_shed)
-            plans.append(replace(plan, p_shed=p_shed, q_shed=q_shed))
+            curtailment = plan.curtailment + surplus[zone.own]
+            plans.append(replace(plan, p_shed=p_shed, q_shed=q_shed, curtailment=curtailment))
         after = search.redispatched(redispatch.scheduled, current, plans, redispatch)
         redispatch = replace(after, replans=redispatch.replans)
         best = min(best, redispatch, key=lambda outcome: outcome.rank)

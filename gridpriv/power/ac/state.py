@@ -457,6 +457,13 @@ def emergency_shedding(state: AcState, zone_of: Ints) -> Floats | None:
     return share if (share * load).sum() > 0 else None
 
 
+def emergency_curtailment(state: AcState) -> Floats:
+    """Return what generators below their least output lack, at their buses, (n,) in p.u."""
+    case = state.case
+    below = _above(-state.pg, -case.pmin, TOLERANCE["MW"] / case.base_mva)
+    return np.asarray(np.bincount(case.gen_bus, STEP * below, case.n_bus))
+
+
 def _above(value: Floats, limit: Floats, tolerance: float) -> Floats:
     excess = value - limit
     return np.asarray(np.where(excess > tolerance, excess, 0.0))
