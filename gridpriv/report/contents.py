@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from gridpriv.core.files import read_sealed
 from gridpriv.core.store import Study
 from gridpriv.core.tables import TableSchema
 from gridpriv.core.text import Json, Message, number_text, shown
@@ -29,9 +30,7 @@ from gridpriv.report.source import (
 from gridpriv.report.tables import Table, make_table
 from gridpriv.study import engine
 from gridpriv.zonal.documents import (
-    COMMITMENT_FILE,
-    RESERVE_FILE,
-    STORAGE_FILE,
+    PLAN_FILE,
     CommitmentStep,
     Interchange,
     PlanBalance,
@@ -40,6 +39,13 @@ from gridpriv.zonal.documents import (
     StorageStep,
 )
 from gridpriv.zonal.summary import protection, series_summary, summary_table, zone_interchange
+
+PLANNED = (
+    (StorageStep.table, "Storage by step"),
+    (ReserveStep.table, "Reserves by step"),
+    (CommitmentStep.table, "Commitment by step"),
+)
+"""Tables of a joint plan, and their captions."""
 
 
 def noisy_runs(study: Study) -> pd.DataFrame:
@@ -182,10 +188,9 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
         plan = ["objective", "ac_feasible", *PlanBalance.table.names]
         steps = current.get("steps", pd.DataFrame()).drop(columns=plan, errors="ignore")
         yield StepRow.table, "Steps", steps
-        yield StorageStep.table, "Storage by step", plan_table(study.folder, STORAGE_FILE)
-        yield ReserveStep.table, "Reserves by step", plan_table(study.folder, RESERVE_FILE)
-        committed = plan_table(study.folder, COMMITMENT_FILE)
-        yield CommitmentStep.table, "Commitment by step", committed
+        planned = plan_tables(study.folder)
+        for item, caption in PLANNED:
+            yield item, caption, pd.DataFrame(planned[item.name])
     else:
         all_ran = len(text) and not text.failed.any()
         rows = text.drop(columns="failed") if all_ran else text
@@ -283,12 +288,11 @@ def _zones(study: Study) -> pd.DataFrame:
     return joined.drop_duplicates(["panel", "zone"])
 
 
-def plan_table(folder: Path, name: str) -> pd.DataFrame:
-    """Return a table of a joint plan by step from its file; empty without one."""
-    path = folder / name
-    if not path.is_file():
-        return pd.DataFrame()
-    return pd.read_csv(path, dtype={"step": str, "storage": str})
+def plan_tables(folder: Path) -> dict[str, list[Json]]:
+    """Return the rows of a joint plan's storages, reserves and commitment; none without one."""
+    path = folder / PLAN_FILE
+    tables = read_sealed(path) if path.is_file() else {}
+    return {item.name: tables.get(item.name, []) for item, _ in PLANNED}
 
 
 def _zones_caption(study: Study) -> str:

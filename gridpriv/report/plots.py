@@ -31,7 +31,7 @@ from gridpriv.grid.zoning import Zoning
 from gridpriv.privacy.certificate import noise_caveat
 from gridpriv.privacy.settings import NO_BUDGET, nominal_epsilon
 from gridpriv.report.charts import convergence_charts, cost_chart, horizon_charts, horizon_figure
-from gridpriv.report.contents import plan_table
+from gridpriv.report.contents import plan_tables
 from gridpriv.report.curves import LOG_FROM, Chart, Series, tick
 from gridpriv.report.figures import (
     Bar,
@@ -47,13 +47,7 @@ from gridpriv.report.network import GridMap
 from gridpriv.report.source import REDISPATCH_SHED, Metric, budget_words, cost_metric, summary
 from gridpriv.study.record import STORED
 from gridpriv.study.run_folder import RunFolder, run_document
-from gridpriv.zonal.documents import (
-    COMMITMENT_FILE,
-    RESERVE_FILE,
-    SERIES_FILE,
-    STORAGE_FILE,
-    SeriesDocument,
-)
+from gridpriv.zonal.documents import SERIES_FILE, SeriesDocument
 from gridpriv.zonal.horizon import Horizon, HorizonResult, Stream
 from gridpriv.zonal.prepared import zone_certificates
 from gridpriv.zonal.result import RunResult, totals
@@ -373,7 +367,11 @@ def write_series_copies(run_folder: RunFolder, horizon: Horizon, tables: str = "
         steps = steps.merge(seconds, on="run")
     store.text("steps.csv", frame_csv(_copied(steps)))
     _write_tables(store, study, tables)
-    document = _series_document(run_folder, horizon, _copied(steps).to_dict("records"))
+    plan = plan_tables(study.folder)
+    for name, rows in plan.items():
+        if rows:
+            store.text(f"{name}.csv", frame_csv(pd.DataFrame(rows)))
+    document = _series_document(run_folder, horizon, _copied(steps).to_dict("records"), plan)
     store.text(SERIES_FILE, json.dumps(document, allow_nan=False) + "\n")
     if len(steps) > 1:
         picture = horizon_figure(steps, horizon.series.case.name)
@@ -399,12 +397,6 @@ def _copied(table: pd.DataFrame) -> pd.DataFrame:
     return table[[*first, *(name for name in table if name not in ("run", "step"))]]
 
 
-def _planned(run_folder: RunFolder, name: str) -> list[Json]:
-    """Return the rows of a table of a joint plan by step; empty without one."""
-    rows: list[Json] = json_ready(plan_table(run_folder.store.folder, name).to_dict("records"))
-    return rows
-
-
 STREAM_COUNTS = ("window_hours", "block_hours", "releases_per_window")
 """Values of a stream's budget that do not grow with attempts."""
 
@@ -428,7 +420,9 @@ def _reserve_shortage(horizon: Horizon, reserves: list[Json]) -> float | None:
     return float(np.maximum(required - held.T, 0.0).max())
 
 
-def _series_document(run_folder: RunFolder, horizon: Horizon, rows: list[Json]) -> Json:
+def _series_document(
+    run_folder: RunFolder, horizon: Horizon, rows: list[Json], plan: dict[str, list[Json]]
+) -> Json:
     prepared, settings = horizon.prepared(0), horizon.settings
     drawn, interrupted = run_folder.releases(), run_folder.interrupted()
     planned = horizon.planned_of(run_folder.releases("planned"))
@@ -446,10 +440,8 @@ def _series_document(run_folder: RunFolder, horizon: Horizon, rows: list[Json]) 
         "steps": json_ready(rows),
         "step_hours": horizon.chronology.hours if horizon.chronology is not None else None,
         "coupled": list(horizon.chronology.coupled) if horizon.chronology is not None else [],
-        "storage": _planned(run_folder, STORAGE_FILE),
-        "reserves": (reserves := _planned(run_folder, RESERVE_FILE)),
-        "commitment": _planned(run_folder, COMMITMENT_FILE),
-        "reserve_shortage_mw": _reserve_shortage(horizon, reserves),
+        **plan,
+        "reserve_shortage_mw": _reserve_shortage(horizon, plan["reserves"]),
         "privacy": {
             "mechanism": settings.effective_mechanism(),
             "noise": settings.noise,

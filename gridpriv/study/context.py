@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 
 from gridpriv.consensus.transport import Connect, ReusedAgents
 from gridpriv.core.errors import GridprivError, InputError
-from gridpriv.core.text import Json, frame_csv
+from gridpriv.core.files import sealed
+from gridpriv.core.text import Json
 from gridpriv.core.threads import uninterrupted
 from gridpriv.grid.case import Case
 from gridpriv.grid.zoning import Zoning
 from gridpriv.privacy.release import Charging, Release
-from gridpriv.zonal.documents import COMMITMENT_FILE, RESERVE_FILE, STORAGE_FILE, StorageStep
+from gridpriv.zonal.documents import PLAN_FILE
 from gridpriv.zonal.opening import RoundRecord
 from gridpriv.zonal.prepared import Prepared, Releases, zone_datasets
 from gridpriv.zonal.result import RunResult
@@ -337,17 +338,8 @@ def _planned(
     """Plan coupled steps together; store storages, reserves and commitment."""
     plan = horizon.plan(known)
     if plan is not None:
-        from pandas import DataFrame
-
-        case, steps = horizon.series.case, horizon.series.steps
-        table = DataFrame(plan.rows(case, steps), columns=list(StorageStep.table.names))
-        run_folder.store.text(STORAGE_FILE, frame_csv(table))
-        for file, rows in (
-            (RESERVE_FILE, plan.reserve_rows(case, steps)),
-            (COMMITMENT_FILE, plan.commitment_rows(case, steps)),
-        ):
-            if rows:
-                run_folder.store.text(file, frame_csv(DataFrame(rows)))
+        tables = plan.tables(horizon.series.case, horizon.series.steps)
+        run_folder.store.text(PLAN_FILE, sealed(tables))
     return plan
 
 

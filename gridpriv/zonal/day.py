@@ -36,6 +36,7 @@ from gridpriv.power.ac.zone_redispatch import operating_unit
 from gridpriv.power.objective import cost_at
 from gridpriv.power.schedule import AcSchedule, CentralSchedule
 from gridpriv.power.zone import Zone, coordinates, with_demand
+from gridpriv.zonal.documents import CommitmentStep, ReserveStep, StorageStep
 from gridpriv.zonal.prepared import Prepared
 
 LOOK_AHEAD = 24
@@ -91,6 +92,14 @@ class DayPlan:
         pairs = zip(case.cost, on, strict=False)  # a case without costs has none
         cost = tuple(curve if runs else FREE for curve, runs in pairs)
         return replace(case, **limits, cost=cost)
+
+    def tables(self, case: Case, steps: Sequence[str]) -> dict[str, list[Json]]:
+        """Return the rows of storages, reserves and commitment by step."""
+        return {
+            StorageStep.table.name: self.rows(case, steps),
+            ReserveStep.table.name: self.reserve_rows(case, steps),
+            CommitmentStep.table.name: self.commitment_rows(case, steps),
+        }
 
     def rows(self, case: Case, steps: Sequence[str]) -> list[Json]:
         """Return one row per step and storage (:class:`gridpriv.zonal.documents.StorageStep`)."""

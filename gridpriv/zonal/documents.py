@@ -797,8 +797,7 @@ class ExchangeDocument(Analysis, name="exchange"):
     payments: list[Payment] = part(Payment)
 
 
-SERIES_FILE, STORAGE_FILE, RESERVE_FILE = "horizon.json", "storage.csv", "reserves.csv"
-COMMITMENT_FILE = "commitment.csv"
+SERIES_FILE, PLAN_FILE = "horizon.json", "joint_plan.json"
 
 
 class StorageStep(Row, name="storage"):

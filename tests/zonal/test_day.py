@@ -235,6 +235,30 @@ def test_the_command_writes_what_storages_do(tmp_path, capsys):
     assert {"coupled-plan", "steps-total", "reserves-unpriced", "storage-after"} <= text
 
 
+def test_names_are_as_given_in_the_rows_of_a_plan(tmp_path, capsys):
+    steps, storages = ["NA", "null", "=day", "01"], ["nan", "01", "1"]
+    lines = "".join(
+        f"{name},{scale}\n" for name, scale in zip(steps, (1, 0.8, 0.9, 1), strict=True)
+    )
+    (tmp_path / "day.csv").write_text(f"step,load_scale\n{lines}")
+    lines = "".join(f"{name},9,5,20\n" for name in storages)
+    (tmp_path / "storage.csv").write_text(f"name,bus,p_mw,energy_mwh\n{lines}")
+    (tmp_path / "reserves.csv").write_text("gen,up_mw,down_mw\nrequired,5,0\n1,8,8\n")
+    (tmp_path / "units.csv").write_text("gen,start_cost,min_up_hours,min_down_hours\n2,9,1,1\n")
+    words = ["run", "case14", "--series", str(tmp_path / "day.csv"), "--objective", "cost"]
+    words += ["--storage", str(tmp_path / "storage.csv"), "--mechanism", "none", "--zones", "1"]
+    words += ["--reserves", str(tmp_path / "reserves.csv"), "--json", "--no-reference"]
+    words += ["--commitment", str(tmp_path / "units.csv"), "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    document = json.loads(capsys.readouterr().out)
+    pairs = [(row["step"], row["storage"]) for row in document["storage"]]
+    assert pairs == [(step, name) for step in steps for name in storages]
+    for rows in (document["reserves"], document["commitment"], document["steps"]):
+        assert [row["step"] for row in rows] == steps
+    tables = {table.name: table for table in make_report(read_source(tmp_path / "out")).tables}
+    assert [row[0] for row in tables["reserves"].rows] == steps
+
+
 def test_a_reserve_that_no_plan_holds_is_stated(tmp_path, capsys):
     """Generator 2 has 140 MW: of 300 MW it can hold 140 at most. It was short without a word."""
     # names that a spreadsheet or pandas would read as something else
