@@ -253,15 +253,15 @@ def correct(
     """
     outage = Outage.of(before, contingency)
     case = outage.case
+    deenergized = deenergized_buses(case)
     try:
-        pg = post_contingency(before, outage).pg
+        state = post_contingency(before, outage)
+        pg = state.pg
+        if deenergized.all():  # nothing is left to redispatch
+            zones = _by_zone(before, outage, state, pg, owners)
+            return Correction("corrected", zones, (), state)
     except PowerFlowError:
         pg = before.dispatch.pg[outage.in_service]
-    deenergized = deenergized_buses(case)
-    if deenergized.all():  # nothing is left to redispatch
-        state = post_contingency(before, outage)
-        zones = _by_zone(before, outage, state, pg, owners)
-        return Correction("corrected", zones, (), state)
     live = part_at(case, ~deenergized)
     try:
         dispatch = _least_redispatch(live, pg[live.gens], voll)

@@ -17,6 +17,7 @@ from test_ac_flow import meshed
 from gridpriv import load_case, partition
 from gridpriv.grid.scenarios import Contingency, contingencies
 from gridpriv.grid.zoning import Zoning
+from gridpriv.power import corrective
 from gridpriv.power.ac.grid_redispatch import requests
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.power.ac.state import Dispatch
@@ -52,13 +53,21 @@ def test_a_line_is_relieved_by_the_other_zone(second, moves):
     assert (a.down_mw, b.up_mw, b.shed_mw) == pytest.approx(moves, abs=0.6)
 
 
-def test_nothing_is_left_to_redispatch_after_the_outage_of_the_only_source():
+def test_nothing_is_left_to_redispatch_after_the_outage_of_the_only_source(monkeypatch):
     """The empty grid was refused as a case without a bus, and no outage had a result."""
     case = two_lines(0.0).without(("gen:2",))
     before = pre_contingency(case, dispatch_of(case))
+    computed = []
+
+    def counted(*given):
+        computed.append(given)
+        return post_contingency(*given)
+
+    monkeypatch.setattr(corrective, "post_contingency", counted)
     correction = correct(before, single("gen:1"), [("all", np.array([0, 1]))], 1e4)
     assert (correction.status, correction.violations) == ("corrected", ())
     assert (correction.shed_mw, correction.secure) == (pytest.approx(80.0), False)
+    assert len(computed) == 1  # a state was computed for the set points, and again for the shedding
 
 
 def test_no_set_points_keep_a_voltage_that_a_reactor_sinks():
