@@ -161,6 +161,7 @@ def shared_baselines():
 
 
 SHORTENED = {
+    "assurance": ["few_replans"],
     "cli": ["few_replans", "unpainted", "shared_baselines"],
     "docs": ["unpainted", "shared_baselines"],
     "faults": ["few_replans", "unpainted", "shared_baselines"],

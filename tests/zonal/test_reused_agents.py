@@ -20,6 +20,8 @@ from gridpriv.power.zone_agent import ZoneAgent
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.run import default_transport, run_prepared
 
+pytestmark = pytest.mark.usefixtures("no_replans")
+
 NOISY = make_settings(rounds=3, planning="soc", acceleration="anderson", seed=4, objective="cost")
 
 
