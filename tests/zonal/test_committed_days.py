@@ -256,6 +256,17 @@ def test_losses_of_the_committed_units_alone_shed_no_load(tmp_path):
     assert sum(state["cost"] for state in states) + begun == pytest.approx(best, rel=2e-4)
 
 
+def test_a_unit_that_runs_in_the_first_step_has_no_start_cost(tmp_path):
+    """It may have run before: 220 MW in the first step, then 100 MW of the first unit alone."""
+    units = committed(tmp_path, two_buses(costs=LINEAR.format(no_load=500)), (2.2, 1, 1), {2: 100})
+    rows = units.plan.commitment_rows(units.series.case, units.series.steps)
+    assert [(row["running"], row["start_cost"]) for row in rows] == [
+        (True, 0.0),
+        (False, 0.0),
+        (False, 0.0),
+    ]
+
+
 def test_the_command_states_units_and_their_start_costs(tmp_path, capsys):
     """Four steps of one hour: 60 to 100 MW at 20 $/MWh, then 220 MW with a start at 100 $."""
     text = two_buses(costs=LINEAR.format(no_load=500))

@@ -82,6 +82,9 @@ def never_passed(result, chronology):
     assert (room - chronology.reserve_required[0]).min() > -1e-6
     room = np.minimum(np.maximum(pg - case.pmin, 0), chronology.reserve_most[1]).sum(axis=1)
     assert (room - chronology.reserve_required[1]).min() > -1e-6
+    up, down = result.plan.reserve  # of each generator
+    assert (case.pmax - pg - up)[up > 1e-6].min() > -1e-6
+    assert (pg - case.pmin - down)[down > 1e-6].min() > -1e-6
 
 
 def cost(result, chronology):
@@ -118,10 +121,13 @@ def test_the_same_over_a_whole_day(tmp_path, steps):
     never_passed(result, chronology)
 
 
-def test_noise_passes_no_limit_over_time_and_the_day_has_one_release(tmp_path):
+@pytest.mark.parametrize(
+    ("budget", "beta", "seed"), [("total:5", "1 MW", 2), ("total:1", "10 MW", 3)]
+)
+def test_noise_passes_no_limit_over_time_and_the_day_has_one_release(tmp_path, budget, beta, seed):
     series, chronology = day(tmp_path, 4)
     settings = make_settings(
-        objective="cost", mechanism="knorm", budget="total:5", beta="1 MW", seed=2
+        objective="cost", mechanism="knorm", budget=budget, beta=beta, seed=seed
     )
     zoning = shipped_zoning(series.case)
     result = run_series(series, zoning, settings, chronology=chronology)

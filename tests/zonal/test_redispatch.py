@@ -194,6 +194,22 @@ def test_a_zone_sheds_for_a_limit_up_to_the_price_of_its_violation(exchanged14):
     assert dear.p_shed.sum() == pytest.approx(hard.p_shed.sum(), rel=1e-3)
 
 
+def test_a_zone_that_replans_alone_deviates_before_it_curtails(case14, zones14, exchanged14):
+    """Its neighbours may need the surplus; 2,000 $/MWh of balancing power is dearer than waste."""
+    zones, averages, boundaries, _ = exchanged14
+    own = zones[0].gens
+    least = case14.pd[zones[0].own].sum() + 0.3  # p.u.: 30 MW beyond its demand
+    pmin, pmax = np.zeros(case14.n_gen), np.zeros(case14.n_gen)
+    pmin[own[0]], pmax[own[0]] = least, least + 0.5
+    zone = make_zones(make_network(replace(case14, pmin=pmin, pmax=pmax)), zones14)[0]
+    alone = replace(boundaries[0], interchange=0.0, valuation=None, free=True)
+    unit, service = operating_unit(case14), Service(balancing_price=2000.0)
+    plan = plan_zone(zone, zone.demand, alone, service, unit, averages[0])[0]
+    assert plan.solved
+    assert plan.curtailment.sum() == pytest.approx(0.0, abs=1e-6)
+    assert 0.05 < plan.interchange < 0.3  # the surplus without losses
+
+
 def test_a_zone_without_a_plan_does_as_in_the_last_round_and_no_total_is_lost(
     case14, exchanged14, zones14, monkeypatch
 ):
