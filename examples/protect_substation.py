@@ -23,13 +23,14 @@ settings = {
 }
 
 options = list(methods(["nothing", "bus", "total"], ["knorm"], ["central"]))
-tried = forecast(case, zones, gridpriv.make_settings(**settings), options, scenarios=3)
+tried, left_out = forecast(case, zones, gridpriv.make_settings(**settings), options, scenarios=3)
 for method in tried:
     gap = method.over_optimum
     print(
         f"release {method.release:8} coordination {method.rounds}: {gap.median:8.2f} $/h over the "
         f"AC optimum ({gap.least:.2f} to {gap.most:.2f})"
     )
+print(f"sampled demands without an AC optimum, left out: {left_out}")
 best = recommended(tried)
 print(f"recommended: release {best.release}, coordination {best.rounds}")
 

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from importlib.metadata import PackageNotFoundError, version
 from operator import or_
 from pathlib import Path
@@ -423,6 +423,7 @@ def header(kind: str, title: str, question: str, plan: Json, planned: int) -> Js
     }
 
 
+@cache
 def versions() -> dict[str, str]:
     """Return the versions of Python and of every package that affects results."""
     installed = {"python": platform.python_version()}
