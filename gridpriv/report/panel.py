@@ -297,6 +297,12 @@ class Panel:
         at = self.runs[(self.runs.budget == self.budget)]
         return source.rank(at[at.series.isin(self.ranked.series)], self.metric)
 
+    @property
+    def all_least(self) -> bool:
+        """True where no ranked method has a value that differs from 0."""
+        assert self.metric is not None
+        return float(self.ranked[self.metric.key].abs().max()) < self.metric.least
+
     def message(self, code: str, **values: object) -> Message:
         """Return a message on the panel."""
         return message(code, {"panel": self.name} | values)
@@ -444,7 +450,9 @@ def _ranking_messages(panel: Panel, metric: source.Metric) -> Iterator[Message]:
         return
     ranking, ranked_by = panel.ranking, partial(panel.message, figure=metric.noun, at=at(panel))
     first = ranked.iloc[0]
-    if panel.budget not in NO_BUDGET and ranking.seeds < 2:
+    if panel.all_least:
+        yield ranked_by("all-least", value=metric.text(0.0))
+    elif panel.budget not in NO_BUDGET and ranking.seeds < 2:
         yield ranked_by("one-seed")
     elif ranking.decided:
         code = "lowest-noise-free" if panel.budget in NO_BUDGET else "lowest"

@@ -146,6 +146,20 @@ def test_noise_free_methods_are_compared_exactly(costs: tuple[float, ...], code:
     assert "next-seeds" not in codes(study)
 
 
+@pytest.mark.parametrize("shed", [0.0, 9e-4])
+def test_methods_that_shed_no_load_have_no_lowest_load_shedding(shed: float) -> None:
+    """A grid without costs; a thousandth of a MW is the accuracy of solvers."""
+    no_cost = {"cost": math.nan, "cost_of_privacy": math.nan}
+    study = made(
+        method("a", [math.nan] * 3, redispatch_shed_mw=0.0, **no_cost),
+        method("b", [math.nan] * 3, redispatch_shed_mw=shed, **no_cost),
+    )
+    assert "all-least" in codes(study)
+    assert not {"lowest", "not-distinguishable", "next-seeds"} & codes(study)
+    (text,) = texts_of(study, "all-least")
+    assert "load shedding of every ranked method is under 0.001 MW" in text
+
+
 def test_the_cost_of_privacy_is_that_of_the_method_and_that_of_the_noise() -> None:
     study = made(
         noise_free(8000.0),
