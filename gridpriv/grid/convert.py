@@ -336,10 +336,8 @@ def _compared_numbers(
     yield from _compared("bus", before, after, buses_before, buses_after, before.bus_id)
     from gridpriv.grid.network import bus_admittance  # imports scipy
 
-    old, new = (
-        bus_admittance(before)[buses_before][:, buses_before],
-        bus_admittance(after)[buses_after][:, buses_after],
-    )
+    old = bus_admittance(before)[buses_before][:, buses_before]
+    new = bus_admittance(after)[buses_after][:, buses_after]
     change = np.abs(old - new)
     scale = float(np.abs(old).max()) or 1.0
     count = len(np.unique((change > ROUNDING * scale).nonzero()[0]))

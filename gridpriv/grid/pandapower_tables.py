@@ -368,10 +368,8 @@ def gen_table(net: Net, elements: tuple[Element, ...], bus_of: dict[int, int]) -
         at_output = (optional(rows, "controllable", 1.0) == 0) & ~np.asarray(free)
         table[at, 0] = [bus_of[int(bus)] for bus in rows["bus"]]
         table[at, 1] = output
-        table[at, 3], table[at, 4] = (
-            optional(rows, "max_q_mvar", np.inf),
-            optional(rows, "min_q_mvar", -np.inf),
-        )
+        table[at, 3] = optional(rows, "max_q_mvar", np.inf)
+        table[at, 4] = optional(rows, "min_q_mvar", -np.inf)
         table[at, 5], table[at, 6], table[at, 7] = optional(rows, "vm_pu", 1.0), 1.0, 1
         for column, name, none in ((8, "max_p_mw", np.inf), (9, "min_p_mw", -np.inf)):
             limit = optional(rows, name, np.nan)

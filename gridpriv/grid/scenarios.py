@@ -289,10 +289,8 @@ class Contingency:
         rows = [outage.partition(":") for outage in self.outages]
         branches = [int(row) for kind, _, row in rows if kind == "branch"]
         gens = [int(row) for kind, _, row in rows if kind == "gen"]
-        return (
-            np.flatnonzero(np.isin(case.branch_row, branches)),
-            np.flatnonzero(np.isin(case.gen_row, gens)),
-        )
+        branch_at, gen_at = np.isin(case.branch_row, branches), np.isin(case.gen_row, gens)
+        return np.flatnonzero(branch_at), np.flatnonzero(gen_at)
 
     def places(self, case: Case) -> tuple[str, ...]:
         """Return the bus numbers of the elements: both ends of a branch, a generator's bus."""

@@ -245,14 +245,12 @@ def title(document: Json) -> str:
 def results_table(document: Json) -> Table:
     """Return the table of results."""
     dataset, final = document["dataset"], document["final"]
+    squared = final["test_accuracy"] is None
     rows: list[list[object]] = [
         ["objective at the global model", final["objective"]],
         ["training loss", final["train_loss"]],
         ["test accuracy", final["test_accuracy"]],
-        [
-            "mean squared test error" if final["test_accuracy"] is None else "test error",
-            final["test_error"],
-        ],
+        ["mean squared test error" if squared else "test error", final["test_error"]],
         ["consensus residual", final["consensus_residual"]],
         ["rows clipped to public bounds", dataset["clipped"]],
         ["norm bound", dataset["norm"]],

@@ -313,10 +313,8 @@ def epsilon_chart(result: AttackResult) -> Chart:
         _curve(f"reads {reads}", rows["epsilon"], rows["mae_mw"], rows["interval_mw"])
         for reads, rows in swept.groupby("adversary", sort=False)
     ]
-    levels = {
-        PRIOR: table["mae_mw"].iloc[0],
-        "messages without noise": noise_free["mae_mw"].iloc[0],
-    }
+    levels = {PRIOR: table["mae_mw"].iloc[0]}
+    levels |= {"messages without noise": noise_free["mae_mw"].iloc[0]}
     title = f"{result.prepared.case.name}: error against budget; intervals: 95 % over seeds"
     return _chart(title, "total epsilon of the run", series, levels)
 

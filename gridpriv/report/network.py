@@ -141,10 +141,8 @@ class MapDrawing:
         faces = np.array([to_rgba(colour) for colour in ZONES])[zone % len(ZONES)]
         if colours is not None:
             faces = colours.shades.to_rgba(colours.value)
-        look: Look = {
-            "edgecolors": "#111111",
-            "linewidths": 0.6 if self.radius > 3 else 0.2,
-        } | self.look
+        look: Look = {"edgecolors": "#111111", "linewidths": 0.6 if self.radius > 3 else 0.2}
+        look |= self.look
         for which, marker, area in ((~square, "o", 4.0), (square, "s", 3.2)):
             self.axes.scatter(
                 self.pos[which, 0],

@@ -495,10 +495,8 @@ def panel_names(table: pd.DataFrame) -> list[str]:
 
 def budgets_of(table: pd.DataFrame) -> list[str]:
     """Return the budgets of the noise of a table, the smallest first."""
-    return sorted(
-        (b for b in dict.fromkeys(table.budget) if b not in privacy.NO_BUDGET),
-        key=privacy.nominal_epsilon,
-    )
+    noisy = (budget for budget in dict.fromkeys(table.budget) if budget not in privacy.NO_BUDGET)
+    return sorted(noisy, key=privacy.nominal_epsilon)
 
 
 def reference_budget(table: pd.DataFrame) -> str:

@@ -396,10 +396,8 @@ def make_plan(
         For an empty axis, a repeated value, or a setting that no run can have.
     """
     common = dict(settings or {})
-    for where, current in (
-        ("settings", common),
-        *((f"method {s.name!r}", dict(s.settings)) for s in methods),
-    ):
+    own = [(f"method {method.name!r}", dict(method.settings)) for method in methods]
+    for where, current in [("settings", common), *own]:
         for key in current:
             if key in OWN_AXIS:
                 raise InputError(

@@ -205,11 +205,8 @@ class RunFolder:
             "seed": self.runs.known_seed,
             "budget": settings.noise_budget,
         }
-        tables = dict(
-            record.run_tables(
-                identity | record.settings_shown(settings), result, result.early or ""
-            )
-        )
+        identity |= record.settings_shown(settings)
+        tables = dict(record.run_tables(identity, result, result.early or ""))
         del tables["charges"]  # with its releases
         tables |= {"zone_prices": result.zone_prices, "binding": result.binding}
         if result.trace.rounds:
@@ -355,10 +352,8 @@ def _manifest(runs: Runs, *, public: bool, ledger: str) -> Json:
         **_prior(runs),
     }
     manifest = header(runs.kind, title, question, plan, len(runs.steps))
-    manifest |= {
-        "cases": describe({(case, ""): ZonedCase(runs.case, runs.zoning)}),
-        "repeat": runs.repeat,
-    }
+    cases = describe({(case, ""): ZonedCase(runs.case, runs.zoning)})
+    manifest |= {"cases": cases, "repeat": runs.repeat}
     del plan["seeds"]  # a different seed is refused by name
     return record.publish_manifest(manifest) if public else manifest
 

@@ -272,13 +272,11 @@ def _uses(demand: Json, optimum: Json) -> list[str]:
     total, bus = demand["expected_total_error_mw"], demand["expected_bus_error_mw"]
     cost, span = optimum["cost"], optimum["cost_range"]
     stated = "none: the case has no costs" if cost is None else f"{cost:,.2f} $/h"
-    lines = [f"Optimal cost of this case: {stated}."]
+    lines = []
     if total is not None:
-        lines.insert(
-            0,
-            f"Posterior standard deviation of the total: {total:.4g} MW; of one bus, root mean "
-            f"square: {bus:.4g} MW.",
-        )
+        of_bus = f"of one bus, root mean square: {bus:.4g} MW"
+        lines.append(f"Posterior standard deviation of the total: {total:.4g} MW; {of_bus}.")
+    lines.append(f"Optimal cost of this case: {stated}.")
     if span is not None:
         lines.append(
             f"The optimal cost of the true case is between {span[0]:,.0f} and {span[1]:,.0f} $/h, "

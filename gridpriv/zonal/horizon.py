@@ -122,10 +122,8 @@ class Horizon:
     @property
     def released_once(self) -> bool:
         """True where one release of demand serves every step."""
-        return (
-            self.settings.effective_perturbation() == ONCE
-            and self.settings.temporal_basis != PER_STEP
-        )
+        settings = self.settings
+        return settings.effective_perturbation() == ONCE and settings.temporal_basis != PER_STEP
 
     @cached_property
     def owned(self) -> Prepared:

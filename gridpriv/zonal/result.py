@@ -211,11 +211,10 @@ class FinishedRun(Instance):
         unknown: Json = dict.fromkeys(RoundRow.table.names)
         last = unknown | (rows[-1] if rows else {})  # none where the exchange failed
         names = ("round", *Residuals.table.names)
+        rows = [unknown] * (len(iterations) - 1) + [last]
         return [
             row | dict(zip(names, (item.number, item.primal, item.primal, item.dual), strict=True))
-            for row, item in zip(
-                [unknown] * (len(iterations) - 1) + [last], iterations, strict=True
-            )
+            for row, item in zip(rows, iterations, strict=True)
         ]
 
     @cached_property

@@ -559,10 +559,8 @@ def reference(result: RunResult, scale: float, zones: Connect | None = None) -> 
     values = {f"{kind}_{k}": v for kind, current in kinds.items() for k, v in current.items()}
     sheds = own["status"] == "infeasible" or own["shed_mw"] > negligible_mw(own["load_mw"])
     known = [run.redispatch for run in (result, without) if run and run.redispatch]
-    cheapest, least = (
-        _acopf(result, "cost", known),
-        _acopf(result, "shed", known) if sheds else None,
-    )
+    cheapest = _acopf(result, "cost", known)
+    least = _acopf(result, "shed", known) if sheds else None
     return Reference(
         optimum_cost=None if cheapest is None else cheapest.cost,
         least_shed_mw=least.state.shed_mw if least else None if sheds else 0.0,

@@ -431,11 +431,8 @@ def _observes(task: Task) -> bool:
     There c_1 = sqrt(J K) would be twice MNIST's on a thirtieth of the samples per client.
     """
     settings = task.settings
-    return (
-        settings.mechanism == "gaussian"
-        and settings.sensitivity == "published"
-        and settings.split == "writer"
-    )
+    stated = settings.mechanism, settings.sensitivity, settings.split
+    return stated == ("gaussian", "published", "writer")
 
 
 class Threads:
