@@ -268,7 +268,7 @@ class ResGen(StateRow, OfBus, name="res_gen"):
 class ResShed(StateRow, name="res_shed"):
     """One bus: state of the dispatch; signs and names are pandapower's."""
 
-    p_mw: Number = private("Active shed: active load shedding")
+    p_mw: Number = private("Active shed: active load shedding minus curtailed generation")
     q_mvar: Number = private("Reactive shed: reactive load shedding")
 
 

@@ -23,9 +23,11 @@ from gridpriv.power.ac.quadratic import QuadraticProgram
 from gridpriv.power.ac.zone_redispatch import operating_unit, plan_zone, tie_branches
 from gridpriv.power.objective import Service
 from gridpriv.power.zone import make_network, make_zones
+from gridpriv.zonal.documents import ResShed
 from gridpriv.zonal.physical import Reference, cost_of_privacy, shed_causes, verdict
 from gridpriv.zonal.settings import make_settings
 from gridpriv.zonal.summary import CAUSES, line, summary_table
+from gridpriv.zonal.tables import result_tables
 
 OPTIMUM = {"case14": 8081.5, "case118": 129660.7}
 NOISY = {
@@ -498,3 +500,7 @@ def test_minimum_outputs_above_the_load_are_curtailed_until_the_state_is_feasibl
     supply = case.base_mva * (state.pg.sum() - case.pd.sum()) - physical["losses_mw"]
     assert physical["curtailed_mw"] == pytest.approx(supply, abs=1e-3)
     assert physical["shed_mw"] == 0.0
+    shed = result_tables(result.solution)["res_shed"]["p_mw"]
+    assert -shed.sum() == pytest.approx(supply, abs=1e-3)
+    (described,) = (c.meaning for c in ResShed.table.value_columns if c.name == "p_mw")
+    assert "minus curtailed generation" in described
