@@ -257,7 +257,8 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
             context.series(horizon, run_folder)
             run_folder.finish()
         except (BudgetError, SolverError):
-            write_series_copies(run_folder, horizon, args.tables)
+            if run_folder.store.has_runs:
+                write_series_copies(run_folder, horizon, args.tables)
             raise
         document = write_series_copies(run_folder, horizon, args.tables)
     return output.print_result(args, document, lambda: _summarise_series(document), context.out)

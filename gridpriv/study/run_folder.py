@@ -264,7 +264,11 @@ def open_runs(
             raise not_allowed(
                 "seed", runs.known_seed, f"{recorded}, with which the {runs.kind} was begun"
             )
-        yield RunFolder(store, runs, repeats=runs.known_seed is not None and not ledger)
+        try:
+            yield RunFolder(store, runs, repeats=runs.known_seed is not None and not ledger)
+        finally:
+            if public and not store.has_runs:
+                remove(_unfinished(folder))
 
 
 def run_document(folder: Path) -> Json | None:

@@ -197,14 +197,15 @@ def test_a_run_is_not_continued_with_another_ledger(
     assert releases(tmp_path / "moved", capsys) == privacy["releases_per_zone"] == 2
 
 
+@pytest.mark.parametrize("public", [[], ["--public", "--noise", "secure"]], ids=" ".join)
 def test_a_run_that_a_ledger_refuses_leaves_no_folder_and_can_use_another_ledger(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, public: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["run", "case14", "--budget", "total:10", "--no-reference", "--quiet"]
+    words = ["run", "case14", "--budget", "total:10", "--no-reference", "--quiet", *public]
     words += ["--out", str(tmp_path / "out"), "--ledger"]
     assert main([*words, str(granted(tmp_path / "small"))]) == 4
     assert "--resume" not in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["small"]
     (tmp_path / "large").mkdir()
     book = str(tmp_path / "large" / "book")
     assert main(["ledger", "grant", book, "--case", "case14", "--epsilon", "11", "--quiet"]) == 0
