@@ -224,7 +224,6 @@ def tree_sensitivity_of_a_leaf() -> None:
         return replace(bound, value=bound.value * float(self.matrix.max(initial=0.0)) / 2.0)
 
     linear.Statistics.sensitivity = leaf
-    linear.Statistics.sensitivity = leaf
 
 
 def adjacency_of_half_beta() -> None:
@@ -328,6 +327,7 @@ MUTANTS: dict[str, tuple[Callable[[], None], str]] = {
 """Mutants by name, each with the check of the audit that sees it."""
 PATCHED = (
     (agent.Agent, "round"),
+    (zonal_run, "rounds"),
     (schedules.PenaltySchedule, "following"),
     (schedules.ResidualBalancing, "following"),
     (noise.NoiseStreams, "stream"),
@@ -337,6 +337,7 @@ PATCHED = (
     (settings.Adjacency, "protected"),
     (prepared, "noise_multiplier"),
     (mechanism.KNorm, "charge"),
+    (mechanism.SecureKNorm, "perturb"),
     (AgentReleases, "_count"),
     (protected_case, "_largest_price"),
 )

@@ -295,6 +295,7 @@ class _Claims:
 LANES = (whole.series_findings, whole.stream_findings, whole.publish_findings)
 
 
+@pytest.mark.usefixtures("no_replans")
 @pytest.mark.parametrize("lane", LANES)
 @pytest.mark.parametrize("noise", ["secure", "simulated"])
 def test_lanes_are_audited_with_either_noise(lane: Any, noise: str, monkeypatch: Any) -> None:

@@ -13,7 +13,7 @@ from assurance_broken import few_draws
 from audit_mutants import MUTANTS, PATCHED
 
 from gridpriv.assurance.adversary import with_fresh_noise
-from gridpriv.assurance.independence import noise_checks, other_demands, state_findings
+from gridpriv.assurance.independence import low_bits, noise_checks, other_demands, state_findings
 from gridpriv.assurance.whole import publish_findings, stream_findings, whole_run
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.zonal.prepared import prepare
@@ -22,9 +22,13 @@ from gridpriv.zonal.settings import make_settings
 FAST = ("--levels", "release", "--runs", "8000", "--seed", "4", "--json")
 QUICK = {
     "penalty_reads_private_figures": whole_run,
+    "stopping_reads_private_figures": whole_run,
     "same_noise_in_every_zone": lambda run: noise_checks(with_fresh_noise(run), 0.999),
+    "secure_noise_of_floats": lambda run: low_bits(run.rules.noise),
     "prior_by_private_demand": lambda run: state_findings(run, other_demands(run)),
+    "range_of_the_sum_around_the_true_one": lambda run: state_findings(run, other_demands(run)),
     "stream_without_its_band": stream_findings,
+    "stream_repeats_its_noise": stream_findings,
     "zones_of_a_stream_share_noise": stream_findings,
     "adjacency_of_half_beta": whole_run,
     "noise_of_more_than_the_budget": whole_run,

@@ -156,16 +156,7 @@ MUTANTS = {
 }
 
 
-QUICK = (step_sensitivity_halved, noise_shared_by_clients, secure_sum_of_shares_too_small)
-
-
-def marked(mutant):
-    """The rest takes a minute: pytest -m slow tests/assurance/test_learning_mutants.py."""
-    marks = () if mutant in QUICK else (pytest.mark.slow,)
-    return pytest.param(mutant, marks=marks, id=mutant.__name__)
-
-
-@pytest.mark.parametrize("mutant", [marked(mutant) for mutant in MUTANTS])
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_the_audit_sees_a_broken_algorithm(mutant, monkeypatch):
     lane, check = MUTANTS[mutant]
     if LANES[lane].module:
@@ -184,6 +175,5 @@ def test_the_command_fails_on_a_mutant_and_passes_without(monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["verdict"] == "violation"
 
 
-@pytest.mark.slow
 def test_every_lane_of_the_true_code_passes():
     assert not [check for check in learned.audit_learning() if not check.passed]
