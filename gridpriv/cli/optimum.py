@@ -154,10 +154,16 @@ def execute_acopf(args: argparse.Namespace) -> int:
     output.output_folder(args.out)
 
     from gridpriv.power.ac.state import limit_table
+    from gridpriv.power.centralized import searched_again
 
     chosen = Optimum(**flags.given_settings(args, Optimum))
     optimum = gridpriv.acopf(case, chosen.objective, chosen.voll)
-    bound = gridpriv.relax(case, "cost") if args.bound else None
+    bound = None
+    if args.bound or chosen.objective == "cost":
+        relaxation = gridpriv.relax(case, "cost")
+        bound = relaxation if args.bound else None
+    if chosen.objective == "cost":
+        optimum = searched_again(optimum, relaxation)
     document = optimum.as_dict()
     if bound is not None and optimum.cost is not None:
         document["bound"] = bound.bound

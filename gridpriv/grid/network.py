@@ -141,16 +141,29 @@ def no_load_angles(case: Case, reference: Ints) -> Floats:
     reference : int array
         A bus of every island, whose angle is 0.
     """
-    angles, f, t = np.zeros(case.n_bus), case.f_bus, case.t_bus
     if not case.shift.any():
-        return angles
+        return np.zeros(case.n_bus)
     weight = 1.0 / np.abs(case.r + 1j * case.x)
-    driven = sums_at(f, weight * case.shift, case.n_bus) - sums_at(
-        t, weight * case.shift, case.n_bus
-    )
-    free = np.setdiff1d(np.arange(case.n_bus), reference)
-    matrix = laplacian(f, t, weight, case.n_bus)[free][:, free].tocsc()
-    angles[free] = splu(matrix).solve(driven[free])
+    return nearest_angles((case.f_bus, case.t_bus), case.shift, weight, reference, case.n_bus)
+
+
+def nearest_angles(
+    ends: tuple[Ints, Ints], difference: Floats, weight: Floats, reference: Ints, n: int
+) -> Floats:
+    """Return the bus angles (n,) whose differences are nearest to given ones (least squares).
+
+    Parameters
+    ----------
+    ends : (i, j)
+        Buses of every difference, angle i less angle j.
+    reference : int array
+        A bus of every island, whose angle is 0.
+    """
+    angles, free = np.zeros(n), np.setdiff1d(np.arange(n), reference)
+    driven = sums_at(ends[0], weight * difference, n) - sums_at(ends[1], weight * difference, n)
+    if len(free):
+        matrix = laplacian(*ends, weight, n)[free][:, free].tocsc()
+        angles[free] = splu(matrix).solve(driven[free])
     return angles
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from gridpriv.core.arrays import Bools, Floats
 from gridpriv.core.errors import SolverError, check_choice, not_allowed
 from gridpriv.grid.case import Case
+from gridpriv.grid.network import islands, nearest_angles
 from gridpriv.power.ac.optimum import AcOptimum, acopf
 from gridpriv.power.ac.state import (
     KINDS,
@@ -32,6 +33,7 @@ from gridpriv.power.ac.state import (
     limit_sentence,
     limit_table,
 )
+from gridpriv.power.ac.zone_redispatch import ScheduledState
 from gridpriv.power.conic import (
     ConicSolution,
     hard_balance,
@@ -218,6 +220,18 @@ class SolvedRelaxation:
         return self.network.case
 
     @property
+    def nearest_state(self) -> ScheduledState:
+        """Voltages whose magnitudes are those of the solution and whose angles are nearest."""
+        network, part = self.network, self.network.families(self.z)
+        pairs, difference = (network.pair_i, network.pair_j), np.arctan2(part["wi"], part["wr"])
+        reference = np.unique(islands(self.case), return_index=True)[1]
+        angle = nearest_angles(
+            pairs, difference, np.ones(len(difference)), reference, self.case.n_bus
+        )
+        voltage = np.sqrt(np.maximum(part["w"], 0.0)) * np.exp(1j * angle)
+        return ScheduledState(voltage, part["pg"], part["qg"])
+
+    @property
     def balanced(self) -> bool:
         """True where every bus is in balance."""
         imbalance = self.case.base_mva * np.abs([self.p_imbalance, self.q_imbalance]).max()
@@ -304,6 +318,28 @@ class SolvedRelaxation:
             "shed_mw": self.least_shed_mw,
             "explanation": self.explanation(),
         }
+
+
+LARGE_GAP = 0.02
+"""Gap of an AC optimum to the bound, above which another local optimum is sought."""
+
+
+def searched_again(best: AcOptimum, relaxation: SolvedRelaxation) -> AcOptimum:
+    """Return an AC optimum of least cost, or a cheaper one near the solution of the relaxation.
+
+    There is a second search only where the gap to the bound is large and all demand is served.
+    """
+    cost, state = best.cost or 0.0, best.state
+    small = relaxation.bound is None or relaxation.bound >= (1.0 - LARGE_GAP) * cost
+    if small or state.shed_mw > 0 or state.curtailed_mw > state.negligible_mw:
+        return best
+    near = relaxation.nearest_state
+    try:
+        other = acopf(state.case, "cost", best.voll, near=near, shedding=False)
+    except SolverError:
+        return best
+    least = other if (other.cost or 0.0) < cost else best
+    return replace(least, seconds=best.seconds + other.seconds)
 
 
 def relax(

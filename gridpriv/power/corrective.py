@@ -293,7 +293,7 @@ def _least_redispatch(live: SubCase, pg: Floats, voll: float) -> Dispatch:
     for sign in (-1.0, 1.0):
         model.program.add_slack(row, sign, 1.0)
     add_service_cost(model, voll / NOTIONAL_COST, CURTAILMENT_WEIGHT * voll / NOTIONAL_COST)
-    for zero in (np.concatenate([model.cut, model.curtailment]), None):
+    for zero in (model.unserved, None):
         solution = model.program.solve(None, zero)
         if solution.solved:
             return model.dispatch(solution.x)

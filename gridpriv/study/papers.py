@@ -249,7 +249,7 @@ def _restored(noisy: Case, true: float) -> ac_optimum.AcOptimum | None:
             band = np.array([low, 0.5 * FIDELITY]) - at_noisy
             row = model.program.add_rows(1, *band)
             model.program.add_linear(np.repeat(row, len(changes)), changes, prices)
-        solution = model.program.solve(zero=np.concatenate([model.cut, model.curtailment]))
+        solution = model.program.solve(zero=model.unserved)
         p, q = np.split(solution.x[changes], 2)
         near = replace(noisy, pd=noisy.pd + p, qd=noisy.qd + q)
         best = _served(near) if solution.solved else None

@@ -15,6 +15,7 @@ from ac_reference import chain_admittance, chain_matrix
 from polar_optimum import polar_optimum
 
 import gridpriv
+from gridpriv.cli import optimum as cli_optimum
 from gridpriv.cli.main import main
 from gridpriv.core.errors import GridprivWarning, InputError, SolverError
 from gridpriv.grid.library import case_files, load_case
@@ -23,7 +24,7 @@ from gridpriv.grid.tables import case_from_tables
 from gridpriv.power.ac.model import ac_model, add_generation_cost
 from gridpriv.power.ac.optimum import MARGINS, nearest_served, tightened
 from gridpriv.power.ac.quadratic import QuadraticProgram
-from gridpriv.power.centralized import relax
+from gridpriv.power.centralized import relax, searched_again
 from gridpriv.power.objective import Service, check_service
 
 PGLIB = "tests/data/pglib/pglib_opf_{}.m"
@@ -405,3 +406,22 @@ def test_a_grid_that_serves_nothing_says_so() -> None:
             replace(case, angmin=np.array([0.5]), angmax=np.array([0.5]), rate=np.array([0.01])),
             "box",
         )
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("seed", [0, 1])
+def test_acopf_searches_again_where_the_gap_to_the_bound_is_large(seed, capsys, monkeypatch):
+    """A flat start ends 2 % dearer in a grid whose demand is scattered by 15 %."""
+    case, rng = load_case("pglib_opf_case179_goc__sad"), np.random.default_rng(seed)
+    p = rng.uniform(0.85, 1.15, case.n_bus)
+    q = p if seed else rng.uniform(0.85, 1.15, case.n_bus)
+    case = replace(case, pd=p * case.pd, qd=q * case.qd)
+    monkeypatch.setattr(cli_optimum, "changed_case", lambda _: case)
+    assert main(["acopf", "case9", "--bound", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    flat = gridpriv.acopf(case)
+    assert document["bound"] < document["cost"] < 0.98 * flat.cost
+    optimum = searched_again(flat, relax(case, "cost"))
+    assert optimum.cost == pytest.approx(document["cost"], rel=1e-9)
+    assert optimum.state.shed_mw == 0.0
+    assert_inside(optimum)

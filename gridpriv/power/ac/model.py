@@ -91,6 +91,11 @@ class AcModel:
         """Return the complex voltages of a solution."""
         return np.asarray(x[self.e] + 1j * x[self.f])
 
+    @property
+    def unserved(self) -> Ints:
+        """Variables of shed demand and of curtailed injection."""
+        return np.concatenate([self.cut, self.curtailment])
+
     def dispatch(self, x: Floats) -> Dispatch:
         """Return the dispatch of a solution."""
         case, voltage = self.case, self.voltage(x)

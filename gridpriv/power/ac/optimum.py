@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,7 @@ from gridpriv.power.ac.model import (
 )
 from gridpriv.power.ac.part import SubCase, part_at
 from gridpriv.power.ac.quadratic import Solved
-from gridpriv.power.ac.state import AcState, Dispatch, Limit
+from gridpriv.power.ac.state import AcState, Limit
 from gridpriv.power.objective import (
     AC_OBJECTIVES,
     VOLL,
@@ -55,6 +56,8 @@ from gridpriv.privacy.sensitivity import Norm
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from gridpriv.power.ac.zone_redispatch import ScheduledState
 
 AMOUNTS = ("shed_mw", "deenergized_mw", "curtailed_mw", "losses_mw")
 NEGLIGIBLE_SHED = 1e-4
@@ -164,9 +167,8 @@ def acopf(
     case: Case,
     objective: AcObjective = "cost",
     voll: float = VOLL,
-    start: Dispatch | None = None,
     *,
-    near: AcState | None = None,
+    near: AcState | ScheduledState | None = None,
     estimated: bool = False,
     shedding: bool = True,
 ) -> AcOptimum:
@@ -179,10 +181,8 @@ def acopf(
         Cost of generation and load shedding; least load shedding; least losses.
     voll : float
         Value of lost load in $/MWh.
-    start : Dispatch, optional
-        Start of Ipopt if a flat start fails.
-    near : AcState, optional
-        Only start of Ipopt: a state that may be near a better local optimum.
+    near : AcState or ScheduledState, optional
+        Start of Ipopt: a state that may be near a local optimum. By default it is a flat start.
     estimated : bool
         True if demand is an estimate; its reactive part then has a priced slack where nothing else
         is feasible.
@@ -194,7 +194,7 @@ def acopf(
     InputError
         For ``cost`` where the case has none, or one that is not convex.
     SolverError
-        If Ipopt ends without a local optimum from either start.
+        If Ipopt ends without a local optimum.
     """
     check_choice("objective", objective, AC_OBJECTIVES)
     if objective == "cost":
@@ -214,12 +214,12 @@ def acopf(
         add_reactive_slack(model, REACTIVE_SLACK_WEIGHT * voll / unit)
     negligible_shed = NEGLIGIBLE_SHED * np.maximum(live.case.pd, 0.0).sum() if estimated else 0.0
     if near is None:
-        solve = _solve(model, live, start, negligible_shed, shedding=shedding)
+        solve = _solve(model, negligible_shed, shedding=shedding)
     else:
         begin = model.starting_from(
             near.voltage[live.buses], near.pg[live.gens], near.qg[live.gens]
         )
-        solve = model.program.solve(begin, kind="near")
+        solve = model.program.solve(begin, None if shedding else model.unserved, "near")
     state = _state(case, live, model, solve.x)
     if not solve.solved:
         error = SolverError(_ended(solve.status, state))
@@ -300,9 +300,7 @@ def overloaded(case: Case, *, shed: bool = False) -> Bools:
     return np.asarray((np.hypot(p, q) > able) & ~deenergized_buses(case))
 
 
-def _solve(
-    model: AcModel, live: SubCase, start: Dispatch | None, negligible_shed: float, *, shedding: bool
-) -> Solved:
+def _solve(model: AcModel, negligible_shed: float, *, shedding: bool) -> Solved:
     """Solve with all demand served, or where that has no solution, with some of it shed.
 
     Where shedding is allowed, a search that serves all demand ends early (``BRIEF``). The last
@@ -311,17 +309,11 @@ def _solve(
     starts from a larger barrier; both give local optima, and the better one is returned
     (0031-ac-rounds).
     """
-    starts = [model.program.start]
-    if start is not None:
-        voltage: Complexes = (start.vm * np.exp(1j * start.va))[live.buses]
-        qg = np.zeros(live.case.n_gen)
-        starts.append(model.starting_from(voltage, start.pg[live.gens], qg))
-    unloaded = model.program.start.copy()
+    flat, unloaded = model.program.start, model.program.start
     unloaded[model.cut] = 1.0
-    everything = np.concatenate([model.cut, model.curtailment])
-    served = not (shedding and overloaded(live.case).any())
-    for zero in ([everything] if served else []) + ([None] if shedding else []):
-        for begin in (*starts, unloaded) if zero is None else starts:
+    served = not (shedding and overloaded(model.case).any())
+    for zero in ([model.unserved] if served else []) + ([None] if shedding else []):
+        for begin in (flat, unloaded) if zero is None else (flat,):
             kind = "brief" if shedding and zero is not None else "anew"
             solution = model.program.solve(begin, zero, kind)
             if solution.solved and zero is not None:
@@ -401,7 +393,7 @@ def nearest_served(case: Case, norm: Norm) -> Served:
     # a projection takes a hundredth of the time of an infeasible optimal power flow
     projected = _projected(case, norm, None)
     if projected is None or np.abs(projected[0]).max() <= SERVED:
-        best = _all_served(case, objective, None if projected is None else projected[1])
+        best = _all_served(case, objective, *(projected or ())[1:])
         if best is not None:
             return Served(best, np.zeros((2, case.n_bus)), 0.0)
     for voltage in _starts(case):
@@ -409,9 +401,9 @@ def nearest_served(case: Case, norm: Norm) -> Served:
             projected = _projected(tightened(case, margin), norm, voltage)
             if projected is None:
                 continue
-            demand_change, dispatch = projected
+            demand_change, state = projected
             served = replace(case, pd=case.pd + demand_change[0], qd=case.qd + demand_change[1])
-            best = _all_served(served, objective, dispatch)
+            best = _all_served(served, objective, state)
             if best is not None:
                 return Served(best, demand_change, margin)
     raise SolverError(
@@ -432,15 +424,18 @@ def tightened(case: Case, margin: float) -> Case:
     return replace(case, **limits)
 
 
-def _all_served(case: Case, objective: AcObjective, start: Dispatch | None) -> AcOptimum | None:
-    """Return the AC optimum where it serves all demand within all limits."""
-    try:
-        best = acopf(case, objective, start=start, shedding=False)
-    except SolverError:
-        return None
-    state = best.state
-    unserved = state.shed_mw + state.curtailed_mw + state.deenergized_mw
-    return best if unserved <= SERVED and not best.violations else None
+def _all_served(case: Case, objective: AcObjective, *states: AcState) -> AcOptimum | None:
+    """Return the AC optimum where it serves all demand within all limits.
+
+    Ipopt starts flat, then from the states.
+    """
+    for near in (None, *states):
+        with suppress(SolverError):
+            best = acopf(case, objective, near=near, shedding=False)
+            state = best.state
+            unserved = state.shed_mw + state.curtailed_mw + state.deenergized_mw
+            return best if unserved <= SERVED and not best.violations else None
+    return None
 
 
 def _starts(case: Case) -> Iterator[Complexes | None]:
@@ -453,8 +448,8 @@ def _starts(case: Case) -> Iterator[Complexes | None]:
     yield state.vm * np.exp(1j * state.va)
 
 
-def _projected(case: Case, norm: Norm, voltage: Complexes | None) -> tuple[Floats, Dispatch] | None:
-    """Return the least feasible change (2, n) of demand, and a dispatch that serves it.
+def _projected(case: Case, norm: Norm, voltage: Complexes | None) -> tuple[Floats, AcState] | None:
+    """Return the least feasible change (2, n) of demand, and a state that serves it.
 
     None where Ipopt finds none.
     """
@@ -463,10 +458,12 @@ def _projected(case: Case, norm: Norm, voltage: Complexes | None) -> tuple[Float
     start = model.program.start
     if voltage is not None:
         start = model.starting_from(voltage, start[model.pg], start[model.qg])
-    solution = model.program.solve(start, np.concatenate([model.cut, model.curtailment]))
+    solution = model.program.solve(start, model.unserved)
     if not solution.solved:
         return None
-    return np.stack([solution.x[part] for part in changes]), model.dispatch(solution.x)
+    whole = part_at(case, np.ones(case.n_bus, bool))
+    state = _state(case, whole, model, solution.x)
+    return np.stack([solution.x[part] for part in changes]), state
 
 
 def add_changes(model: AcModel, norm: Norm) -> tuple[Ints, Ints]:
