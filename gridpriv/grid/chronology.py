@@ -18,7 +18,8 @@ Case files have, in addition to the model of one step:
   set point ``p_mw``), ``max_e_mwh``, ``min_e_mwh``, ``soc_percent``, ``min_q_mvar`` and
   ``max_q_mvar``. The table has no efficiencies: 1.
 - MOST's storage file (``.m``): ``storage.gen`` (bus, limits) and ``storage.sd_table``, of which
-  InitialStorage, MinStorageLevel, MaxStorageLevel, OutEff, InEff, LossFactor and rho are read.
+  InitialStorage, MinStorageLevel, MaxStorageLevel, OutEff, InEff and LossFactor are read. Losses
+  compound here; in MOST they are those of the mean level of a step.
 - MATPOWER's ``gen``: ``RAMP_30`` in MW per 30 minutes, or else ``RAMP_10`` or ``RAMP_AGC`` (MW per
   minute); 0 is no limit. MOST reads the same columns (MOST user's manual, section 3).
 """
