@@ -368,7 +368,7 @@ def public_state(prepared: Prepared) -> dict[str, Any]:
         "shared coordinates": prepared.shared,
         "held interchange": interchange_reserves(prepared),
         "warm start": [public_proxy(zone) for zone in prepared.zones],
-        "planning": (prepared.planning, prepared.firmness(1.0)),
+        "planning": (prepared.planning, prepared.firmness(1.0), prepared.soft_firmness),
         "first iterate": opening.state,
         "releases": opening.releases,
         "rounds": (opening.plan.rounds, opening.plan.tolerance),

@@ -60,6 +60,9 @@ if TYPE_CHECKING:
 
 FIRMEST = 1e4
 """Largest factor on the terms that keep zones near an AC schedule: that of exact demand."""
+SOFTEST, SOFT_ERROR = 0.01, 0.02
+"""Least factor without a value of tie-end voltages, and the expected error (p.u. on 100 MVA) at
+which it is 1."""
 PAPER_SENSITIVITY = {"objective": 2.0, "output": 1.0}  # times beta, RK section 6.1.1
 
 
@@ -204,14 +207,27 @@ class Prepared(Instance):
         """True where zones disclose their demand without error (public)."""
         return not any(self._errors)
 
+    @property
+    def _mean_error(self) -> float:
+        """Expected error of neighbours' estimates of each other, in p.u. on 100 MVA (public)."""
+        mean = float(np.sqrt(np.mean(np.square(self._errors)))) * self.case.base_mva / BASE_MVA
+        return max(mean, 1.0 / FIRMEST)
+
     def firmness(self, price_level: float) -> float:
         """Return the factor on the terms that keep zones near an AC schedule (public).
 
-        It falls with the expected error of neighbours' estimates of each other, in p.u. on 100 MVA,
-        and rises with the price level of the schedule (docs/decisions/0031-ac-rounds.md).
+        It falls with the expected error of neighbours' estimates, and rises with the price level of
+        the schedule (docs/decisions/0031-ac-rounds.md).
         """
-        mean = float(np.sqrt(np.mean(np.square(self._errors)))) * self.case.base_mva / BASE_MVA
-        return min(FIRMEST, price_level * max(1.0, 1.0 / max(mean, 1.0 / FIRMEST)))
+        return min(FIRMEST, price_level * max(1.0, 1.0 / self._mean_error))
+
+    @property
+    def soft_firmness(self) -> float:
+        """Factor on these terms for a start without values of tie-end voltages (public).
+
+        Zones have that start where it is below 1 (docs/decisions/0031-ac-rounds.md).
+        """
+        return min(1.0, max(SOFTEST, SOFT_ERROR / self._mean_error))
 
     @property
     def zone_coupling(self) -> Iterator[tuple[Zone, NDArray[np.bool_]]]:

@@ -459,10 +459,14 @@ def _redispatched(
             replace(item, reserve=reserve[zone.gens])
             for zone, item in zip(prepared.zones, boundaries, strict=True)
         )
+    starts = [boundaries]
+    soft = prepared.soft_firmness
+    if schedule is not None and soft < 1.0:
+        starts.append(tuple(replace(b, valuation=None, firmness=soft) for b in boundaries))
     return redispatch_grid(
         prepared.case,
         prepared.zones,
-        boundaries,
+        starts,
         lambda given: answers(transport, [call(ZoneAgent.plan, boundary) for boundary in given]),
         prepared.settings.balancing_price,
         schedule.shed if schedule is not None and prepared.plans_on_true_demand else None,

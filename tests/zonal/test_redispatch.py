@@ -66,18 +66,38 @@ def test_without_noise_the_cost_after_redispatch_is_the_optimum_within_every_lim
 @pytest.mark.parametrize(
     ("name", "seeds", "most"),
     [
-        ("case14", 3, 9100.0),
-        ("case118", 1, 129900.0),
-        pytest.param("case14", 10, 9100.0, marks=pytest.mark.slow),
-        pytest.param("case118", 10, 129900.0, marks=pytest.mark.slow),
+        ("case14", 3, 0.002),
+        ("case118", 1, 0.0005),
+        pytest.param("case14", 10, 0.01, marks=pytest.mark.slow),
+        pytest.param("case118", 10, 0.0005, marks=pytest.mark.slow),
     ],
 )
-def test_noise_costs_money_and_cuts_no_customer(name, seeds, most):
+def test_noise_costs_little_money_and_cuts_no_customer(name, seeds, most):
+    """The most expensive of ten draws may cost more: Laplace noise has outliers."""
     runs = [ac_run(name, **NOISY, seed=seed).physical for seed in range(seeds)]
     assert [item["shed_mw"] for item in runs] == [0.0] * seeds
     assert all(item["ac_feasible"] for item in runs), [item["violations"] for item in runs]
-    assert np.mean([item["cost"] for item in runs]) <= most
-    assert min(item["cost"] for item in runs) > OPTIMUM[name]
+    above = np.sort([item["cost"] / OPTIMUM[name] - 1.0 for item in runs])
+    assert above[0] > 0.0
+    assert above[: max(1, seeds - 1)].max() <= most
+    assert above[-1] <= 0.03
+
+
+@pytest.mark.large
+@pytest.mark.parametrize(
+    ("name", "zones", "seed", "most"),
+    [("case57", 3, 2, 0.0005), ("case39", 3, 1, 0.001), ("case24_ieee_rts", 4, 1, 0.03)],
+)
+def test_a_schedule_far_from_the_truth_keeps_no_zone_from_its_cheapest_plan(
+    name, zones, seed, most
+):
+    """Redispatch that follows the schedule's tie-end values costs 1.1 % more on case57."""
+    result = ac_run(name, zones, **NOISY, seed=seed)
+    assert result.physical["ac_feasible"]
+    assert result.physical["shed_mw"] == 0.0
+    optimum = gridpriv.acopf(result.case).cost
+    assert result.physical["cost"] == pytest.approx(optimum, rel=most)
+    assert result.physical["cost"] > optimum
 
 
 @pytest.mark.large
@@ -233,7 +253,7 @@ def test_a_zone_without_a_plan_does_as_in_the_last_round_and_no_total_is_lost(
 
     monkeypatch.setattr("gridpriv.power.ac.grid_redispatch.MOST_PASSES", 1)
     monkeypatch.setattr("gridpriv.power.ac.grid_redispatch.FIRMNESS_FACTORS", ())
-    redispatch = redispatch_grid(tight, impossible, bounds, planning, 1000.0)
+    redispatch = redispatch_grid(tight, impossible, [bounds], planning, 1000.0)
     assert [plan.solved for plan in redispatch.plans].count(False) == 1
     assert redispatch.state is not None
     assert any(limit.at == "3" for limit in redispatch.violations)

@@ -76,6 +76,8 @@ DAMPED, MOST_IDLE_DAMPED = 0.5, 2
 improvement, after which they end."""
 FIRMNESS_FACTORS = 0.1, 1e-3, 1e-4
 """Factors on the firmness of a schedule for softer starts (0038-hedging)."""
+SAVING = 1e-4
+"""Share of the cost of generation that another start saves, from which zones replan from it too."""
 COST_INCREASE = 0.005
 """Share by which replans may increase the cost of generation before softer starts are tried."""
 MOST_DAMPED, MOST_IDLE_TOGETHER = 10, 3
@@ -543,17 +545,18 @@ def _after_emergency(
 def redispatch_grid(
     case: Case,
     zones: Sequence[Zone],
-    agreed: Sequence[Boundary],
+    starts: Sequence[Sequence[Boundary]],
     plan: Planning,
     balancing_price: float,
     least_shed: Floats | None = None,
 ) -> GridRedispatch:
     """Plan in every zone, compute the AC redispatch, and replan in zones with a violation.
 
-    Where the outcome sheds load, is infeasible, or costs clearly more than the first plans, zones
-    restart from the agreed boundary. Restarts have hard limits, then interchange deviations at the
-    price of load shedding (unless nothing is shed), then less firmness (``FIRMNESS_FACTORS``), then
-    no value of tie-end voltages: of a schedule far from the true state it is misleading.
+    Zones plan for every start. They replan from the best outcome, and from another one where it is
+    cheaper or load is still shed. Where the outcome then sheds load, is infeasible, or costs
+    clearly more than the first plans, they replan with hard limits, then restart from the first
+    start with interchange deviations at the price of load shedding (unless nothing is shed), then
+    with less firmness (``FIRMNESS_FACTORS``), then from the last start at firmness 1.
     Where only the cost is high, all zones also take damped steps together, from their first plans
     and from the best outcome. The best outcome has the least severity, including excessive
     balancing power (``BALANCING_SEVERITY``), then the least cost with balancing power.
@@ -563,7 +566,8 @@ def redispatch_grid(
     case : Case
         With the true demand.
     zones : sequence of Zone
-    agreed : sequence of Boundary
+    starts : sequence of sequence of Boundary
+        Agreed boundaries of all zones: one set, or several among which the outcome decides.
     plan : callable
         Returns every zone's plan for its boundary; None for a zone whose boundary is None, which
         keeps its plan.
@@ -578,23 +582,28 @@ def redispatch_grid(
     least = np.zeros(len(zones)) if least_shed is None else least_shed
     owners = owner_of(case, zones)
     search = _RedispatchSearch(
-        case, zones, agreed, plan, balancing_price, equivalent, owners, least
+        case, zones, starts[0], plan, balancing_price, equivalent, owners, least
     )
-    first = search.first(agreed)
-    best = _replanned(search, [replace(b, violation_price=1.0) for b in agreed], first)
-    restarts = [[replace(b, firmness=k * b.firmness) for b in agreed] for k in FIRMNESS_FACTORS]
+    firsts = [(search.first(start), start) for start in starts]
+    firsts.sort(key=lambda item: item[0].order(balancing_price))
+    first, agreed = firsts[0]
+    search, best = replace(search, agreed=agreed), first
+    for begin, start in firsts:
+        worth = begin.generation_cost < (1.0 - SAVING) * best.generation_cost
+        if begin is first or worth or not search.is_served(best):
+            priced = [replace(b, violation_price=1.0) for b in start]
+            best = search.better(best, _replanned(search, priced, begin))
+    restarts = [[replace(b, firmness=k * b.firmness) for b in starts[0]] for k in FIRMNESS_FACTORS]
     if first.state is None or not search.is_served(best) or search.shedding(first):
-        restarts.insert(0, [replace(b, firm=True) for b in agreed])
-    unvalued = [replace(b, valuation=None, firmness=1.0) for b in agreed]
-    if any(b.valuation is not None for b in agreed):
-        restarts.append(unvalued)
-    for start in (agreed, *restarts):
+        restarts.insert(0, [replace(b, firm=True) for b in starts[0]])
+    if len(starts) > 1:
+        restarts.append([replace(b, firmness=1.0) for b in starts[-1]])
+    for planned, start in (*firsts, *((None, start) for start in restarts)):
         if search.is_served(best) and not search.exceeds_cost(best, first):
             return best
-        begin = first if start is agreed else search.restarted(start, best)
-        worse = begin.severity > RESTART_FACTOR * best.severity > RESTART_FACTOR**2
-        if start is agreed or start is unvalued or not worse:
-            best = search.better(best, _replanned(search, start, begin))
+        new = planned or search.restarted(start, best)
+        if planned or not new.severity > RESTART_FACTOR * best.severity > RESTART_FACTOR**2:
+            best = search.better(best, _replanned(search, start, new))
     for free in (True, False):
         if search.exceeds_cost(best, first):
             best = search.better(best, _damped(search, first if free else best, free=free))
