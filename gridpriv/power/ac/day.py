@@ -421,13 +421,23 @@ def commitment(
         program.add_slack(row, 1.0, price)
         for up_down in reserves:
             program.add_linear(row, up_down[k], 1.0)
-    limited = np.zeros(grid.low.T.shape, bool)
-    for integral in (NO_ROWS, running[switched].ravel()):  # the relaxation is cheaper to refine
+    limited, whole = np.zeros(grid.low.T.shape, bool), running[switched].ravel()
+
+    def refine(x: Floats) -> bool:
+        tangents = _refine(program, case, priced, x)
+        return _limit(program, grid, injections, x, limited, OVERLOAD * price) or tangents
+
+    def refine_linear(*fixed: Floats) -> None:
         for _ in range(REFINEMENTS):
-            x = _solved(program, integral)
-            refined = _refine(program, case, priced, x)
-            if not _limit(program, grid, injections, x, limited, OVERLOAD * price) and not refined:
-                break
+            if not refine(_solved(program, NO_ROWS, *((whole, values) for values in fixed))):
+                return
+
+    refine_linear()  # linear programs are cheaper to refine: the relaxation, and each commitment
+    for _ in range(REFINEMENTS):
+        x = _solved(program, whole)
+        if not refine(x):
+            break
+        refine_linear(np.round(x[whole]))
     return np.asarray(x[running.T] > 0.5)
 
 
@@ -549,8 +559,15 @@ def _limit(
     return bool(new.any())
 
 
-def _solved(program: QuadraticProgram, whole: Ints) -> Floats:
+def _solved(program: QuadraticProgram, whole: Ints, *fixed: tuple[Ints, Floats]) -> Floats:
     """Return the solution of a mixed-integer linear program.
+
+    Parameters
+    ----------
+    whole : int array
+        Integer variables.
+    fixed : tuples of (int array, array)
+        Variables, and the values at which they are fixed.
 
     Raises
     ------
@@ -561,6 +578,8 @@ def _solved(program: QuadraticProgram, whole: Ints) -> Floats:
     matrix = sparse.coo_array(
         (form.slope, (form.line, form.column)), shape=(form.rows, form.columns)
     )
+    for variables, values in fixed:
+        form.low[variables] = form.high[variables] = values
     result = milp(
         form.linear,
         integrality=np.isin(np.arange(form.columns), whole),
