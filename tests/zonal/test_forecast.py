@@ -145,8 +145,11 @@ def test_a_grid_that_serves_no_sampled_demand_is_reported(tmp_path, capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["case14", "case118"])
-def test_a_plan_does_not_contradict_the_runs_it_recommends(name, capsys):
-    """Costs of runs on the true demand lie within the ranges of the plan."""
+def test_a_plan_does_not_promise_more_than_the_runs_it_recommends(name, capsys):
+    """Runs on the true demand cost no more over the AC optimum than the range of the plan.
+
+    They may cost less, and save less: published demand is easier to serve than sampled demand.
+    """
     assert main(["plan", name, "--beta", "10MW", "--total", "1", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     best = document["recommended"]
@@ -158,13 +161,8 @@ def test_a_plan_does_not_contradict_the_runs_it_recommends(name, capsys):
         way: measured(name, planned, capsys)
         for way, planned in (("best", best), ("nothing", nothing))
     }
-    # what the recommendation rests on: prior-only, and what the way saves beside it
-    saved = result["best"] - result["nothing"]
-    for values, over in (
-        (result["nothing"], nothing["over_optimum"]),
-        (saved, best["over_prior_only"]),
-    ):
-        assert all(over["least"] <= item <= over["most"] for item in values), (values, over)
+    assert result["nothing"].max() <= nothing["over_optimum"]["most"]
+    assert result["best"].max() <= best["over_optimum"]["most"]
     # what is recommended is as good as prior-only, or better, in the mean of its runs; costs
     # that differ by less than SAME_COST are the same to a plan, and one run's hang on its rounds
     silent = [
