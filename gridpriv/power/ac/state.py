@@ -458,7 +458,7 @@ def emergency_shedding(state: AcState, zone_of: Ints) -> Floats | None:
 
 
 def emergency_curtailment(state: AcState) -> Floats:
-    """Return what generators below their least output lack, at their buses, (n,) in p.u."""
+    """Return the shortfall of generators from their least output, at their buses, (n,) in p.u."""
     case = state.case
     below = _above(-state.pg, -case.pmin, TOLERANCE["MW"] / case.base_mva)
     return np.asarray(np.bincount(case.gen_bus, STEP * below, case.n_bus))
