@@ -304,7 +304,7 @@ def _ledger_remedy(was: str, now: str) -> str:
     """Return the ledger with which a study was begun, and the remedy, from identities."""
     if not was:
         return "without --ledger: leave it out"
-    return f"with {'another ' * bool(now)}--ledger: give the same --ledger PATH as before"
+    return f"with {'another ' * bool(now)}--ledger: give the path of that ledger to --ledger"
 
 
 class Store:

@@ -207,7 +207,7 @@ def test_a_certificate_states_every_draw_that_a_ledger_was_charged_for(
     for number in range(len(deaths)):
         assert main([*words, "--ledger", book, *["--resume"][:number]]) == 130
     assert main([*words, "--resume"]) == 2
-    assert "begun with --ledger: give the same --ledger PATH" in capsys.readouterr().err
+    assert "begun with --ledger: give the path of that ledger" in capsys.readouterr().err
     other = tmp_path / "elsewhere"
     other.mkdir()
     grant[grant.index(book)] = str(other / "book")

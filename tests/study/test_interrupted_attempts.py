@@ -165,7 +165,7 @@ def test_a_run_is_not_continued_without_its_ledger(
     words += ["--public-demand", str(tmp_path / "prior.csv"), *resume]
     capsys.readouterr()
     assert main(words) == 2
-    assert "begun with --ledger: give the same --ledger PATH as before" in capsys.readouterr().err
+    assert "begun with --ledger: give the path of that ledger" in capsys.readouterr().err
 
 
 def granted(folder: Path) -> Path:
