@@ -640,7 +640,7 @@ def _over_optimum(match: re.Match[str], facts: Facts) -> str | None:
     cost, best = facts["cost"], facts.optimum.get("cost")
     if cost is None or best is None:
         return None
-    decimals = max(0, 2 - max(0, math.floor(math.log10(cost + 1)) - 4))
+    decimals = max(0, 2 - max(0, math.floor(math.log10(abs(cost) + 1)) - 4))
     return same(match[1], cost - best, 6, decimals) or _percent(match[2], cost - best, best)
 
 
@@ -780,12 +780,15 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"^\s*load shedding\s+{NUMBER}\s+MW\s*$", equals("shed_mw")),
     (rf"^\s*load shedding of zones' plans\s+{NUMBER}\s+MW\s*$", _failed),
     (rf"^\s*on de-energized islands\s+{NUMBER}\s+MW\s*$", equals("deenergized_mw")),
-    (rf"^\s*in the AC optimum\s+{NUMBER}\s+MW\s+beyond islands\s*$", _unservable),
+    (rf"^\s*in the AC optimum\s+{NUMBER}\s+MW(?:\s+beyond islands)?\s*$", _unservable),
     (
-        rf"^\s*by coordination in zones\s+{NUMBER}\s+MW\s+noise-free run above AC optimum\s*$",
+        rf"^\s*by coordination in zones\s+{NUMBER}\s+MW\s+noise-free too, beyond AC optimum\s*$",
         _coordination_share,
     ),
-    (rf"^\s*by noise\s+{NUMBER}\s+MW\s+this run above both\s*$", _noise_share),
+    (
+        rf"^\s*by noise\s+{NUMBER}\s+MW\s+beyond AC optimum and noise-free\s*$",
+        _noise_share,
+    ),
     (rf"^\s*curtailed generation\s+{NUMBER}\s+MW\s*$", equals("curtailed_mw")),
     (
         rf"^\s*balancing power\s+{NUMBER}\s+MW(?:\s+(?:([\d.e+-]+) % of the load; )?"
@@ -828,11 +831,11 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     ),
     (r"^\s*AC-feasible, (?:prior-only|noise-free)\s+(?:marginal|no)\s*$", None),
     (
-        r"^(?:\d+ (?:of \d+ )?rounds?|one central (?:AC|SOC) schedule).*; "
+        r"^(?:(?:converged in )?\d+ (?:of \d+ )?rounds?|one central (?:AC|SOC) schedule).*; "
         rf"(?:consensus residual|largest AC mismatch) {NUMBER} p\.u\.; .* s\.$",
         _residual,
     ),
-    (r"^(\d+) rounds? on the AC equations(?=[;,])", _on_ac),
+    (r"^(?:converged in )?(\d+) rounds? on the AC equations(?=[;,])", _on_ac),
     (r"(?:^|(?<=equations, ))(\d+) rounds? on the relaxation(?=;)", _rounds),
     (r"^(\d+)(?: of \d+)? rounds? of \w+ updates(?=;)", _rounds),
     (r"^one central (?:AC|SOC) schedule[^;]*; (?:[^;]*; )?[^;]* s\.$", None),

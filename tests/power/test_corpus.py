@@ -115,6 +115,23 @@ def test_every_printed_sentence_is_known_and_true(modules, finished, capsys, mon
     assert judge.read_statements(dearer, judge.Facts(finished, verdict)).wrong
 
 
+def test_every_sentence_of_a_noisy_run_that_sheds_load_is_known_and_true(
+    modules, capsys, monkeypatch
+):
+    """Rows of load shedding by cause, and of rounds on the AC equations."""
+    judge, _ = modules
+    monkeypatch.setenv("COLUMNS", "400")
+    case = load_case("case9")
+    shed = gridpriv.run(case, gridpriv.partition(case, 2), gridpriv.Settings(load_scale=3, seed=1))
+    shed = replace(shed, reference=gridpriv.zonal.run.reference(shed, 3.0))
+    verdict = judge.Judgement(shed.case, judge.reported_state(shed), 1e4)
+    least = gridpriv.acopf(shed.case, "shed").state.shed_mw
+    facts = judge.Facts(shed, verdict, {"cost": None, "least_shed_mw": least})
+    reading = judge.read_statements(printed(shed, capsys), facts)
+    assert (reading.wrong, reading.unknown) == ((), ())
+    assert reading.checked >= 20
+
+
 VALUES = {
     "infeasible": {"limits": "line at 1-2 by 3 MVA, voltage at 4 by 0.01 p.u. and 2 more"},
     "marginal": {"limits": "generator Q at 2 by 0.02 MVAr"},
