@@ -12,7 +12,9 @@ import pytest
 
 from gridpriv import InputError, case_from_pandapower, load_case, make_settings, partition, run
 from gridpriv.consensus.transport import answers, call, each, in_process
+from gridpriv.power.ac.block import Block
 from gridpriv.power.ac.optimum import acopf
+from gridpriv.power.ac.quadratic import QuadraticProgram
 from gridpriv.power.schedule import schedule_in_rounds
 from gridpriv.power.zone_agent import ZoneAgent
 from gridpriv.zonal.prepared import prepare
@@ -229,3 +231,20 @@ def test_zones_of_one_bus_and_of_many_ties_converge():
         settings = make_settings(mechanism="none", rounds=1)
         physical = run(case, partition(case, zones), settings).physical
         assert physical["cost"] == pytest.approx(optimum.cost, rel=1e-5), zones
+
+
+def test_the_newton_step_is_finite_where_rounding_puts_a_variable_on_its_bound():
+    """Rounds of PGLib's case57_ieee__api once divided by such a distance of 0."""
+    program, none = QuadraticProgram(), np.zeros(0, dtype=np.int64)
+    x = program.add_variables(2, [0.0, 1.0], [1.0, 2.0])
+    program.add_cost(x, -1.0, 1.0)
+    program.add_sums(2.0, 2.0, (x[:1], 1.0), (x[1:], 1.0))
+    block = Block(program.form(), none, none, program.start)
+    block.begin(0.1)
+    block.point = replace(block.point, x=np.array([1.0, 1.0]))
+    with np.errstate(all="raise"):
+        block.eliminate(0.1, 0.0)
+        step = block.direction(np.zeros(0))
+        block.trial(step.primal, step.dual)
+        block.accept()
+    assert (block.point.x >= [0.0, 1.0]).all() and (block.point.x <= [1.0, 2.0]).all()

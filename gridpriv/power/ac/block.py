@@ -38,6 +38,8 @@ PRIMAL_REGULARIZATION, DUAL_REGULARIZATION = 1e-9, 1e-9
 """Permanent proximal terms: they change the step, not the solution."""
 MULTIPLIER_RANGE = 1e10
 """Factor by which z may differ from mu over the distance to its bound."""
+LEAST_DISTANCE = float(np.finfo(float).eps)
+"""Least distance to a bound, below which rounding would leave none."""
 
 
 class Elimination(NamedTuple):
@@ -182,8 +184,8 @@ class Block:
     def _distances(self, at: BlockPoint) -> tuple[Floats, Floats]:
         u = np.concatenate([at.x, at.s])
         return (
-            np.where(self._has_low, u - self._low, 1.0),
-            np.where(self._has_high, self._high - u, 1.0),
+            np.where(self._has_low, np.maximum(u - self._low, LEAST_DISTANCE), 1.0),
+            np.where(self._has_high, np.maximum(self._high - u, LEAST_DISTANCE), 1.0),
         )
 
     def _residual(self, at: BlockPoint) -> Floats:
