@@ -156,10 +156,9 @@ class RunContext:
         self, case: Case, prepared: Prepared, more: int = 0
     ) -> Iterator[tuple[RunResult, Callable[..., None]]]:
         """Yield a run with charges and progress, and the progress of ``more`` further steps."""
-        total = prepared.settings.rounds + more
         with (
             self.charging(case, prepared) as (charge, admit),
-            self.progress(case.name, total) as advance,
+            self.progress(case.name, prepared.settings.rounds + more) as advance,
         ):
             result = run_prepared(prepared, lambda _: advance("round"), charge=charge, admit=admit)
             yield result, advance
@@ -217,16 +216,10 @@ class RunContext:
             load = time.perf_counter() - self.began
 
             def store(result: RunResult) -> None:
-                total = load + result.timing.total
-                timing = replace(result.timing, load=load, total=total)
-                result = replace(result, timing=timing)
-                result = result.including(*earlier)
+                timing = replace(result.timing, load=load, total=load + result.timing.total)
+                result = replace(result, timing=timing).including(*earlier)
                 if run_folder is not None:
-                    try:
-                        run_folder.add(0, result)
-                    except (GridprivError, OSError) as error:
-                        error.add_note(f"not stored; {result.trace.drawn()}")
-                        raise
+                    _stored(run_folder, result)
                     self._finish(run_folder)
                 show(result.as_dict(public=self.public), result.early is not None)
 
@@ -270,7 +263,8 @@ class RunContext:
             with self.progress(case.name, 0):
                 return
         first = horizon.owned if once else horizon.prepared(remaining[0])
-        known, earlier = run_folder.known(horizon) if once else None, run_folder.earlier()
+        known = run_folder.known(horizon) if once else None
+        earlier = {} if once else run_folder.earlier()
         draws = int(known is None) if once else len(remaining)
         plan = _planned(horizon, run_folder, known) if known is not None or not once else None
         with ExitStack() as stack:
@@ -283,31 +277,40 @@ class RunContext:
                         known = _drawn(horizon, run_folder, charge, admit)
                         admit = None
                         plan = _planned(horizon, run_folder, known)
-
-                    def store(
-                        result: RunResult, number: int = number, plan: DayPlan | None = plan
-                    ) -> None:
-                        of_step = NO_ATTEMPTS if once else earlier.get(number, NO_ATTEMPTS)
-                        run_folder.add(number, result.including(*of_step), plan)
-
+                    before = earlier.get(number, NO_ATTEMPTS)
+                    store = partial(_stored_step, run_folder, number, before, plan)
+                    begin = in_turn(admit, partial(run_folder.begin, number))
                     result = horizon.run_step(
-                        number,
-                        charge,
-                        admit=in_turn(admit, partial(run_folder.begin, number)),
-                        leave=store,
-                        transport=zones,
-                        estimates=known,
-                        plan=plan,
+                        number, charge, begin, store, transport=zones, estimates=known, plan=plan
                     )
                     admit = None  # the first step has been checked for all
                     try:
                         if self.reference:
                             scale = horizon.settings.load_scale * horizon.series.scale(number)
-                            baselines = reference(result, scale, zones)
-                            result = replace(result, reference=baselines)
+                            result = replace(result, reference=reference(result, scale, zones))
                     finally:  # draws are stored even after an exception
                         store(result)
                 advance(f"step {horizon.series.steps[number]}")
+
+
+def _stored(run_folder: RunFolder, result: RunResult) -> None:
+    """Store a run; an error states what was drawn."""
+    try:
+        run_folder.add(0, result)
+    except (GridprivError, OSError) as error:
+        error.add_note(f"not stored; {result.trace.drawn()}")
+        raise
+
+
+def _stored_step(
+    run_folder: RunFolder,
+    number: int,
+    earlier: tuple[Releases, Releases],
+    plan: DayPlan | None,
+    result: RunResult,
+) -> None:
+    """Store a step after its ``earlier`` attempts, with its plan."""
+    run_folder.add(number, result.including(*earlier), plan)
 
 
 def in_turn(admit: Admit | None, begin: Admit) -> Admit:

@@ -318,13 +318,13 @@ def plan_zone(
     _hold_interchange(model, area, boundary.interchange, deviation / price)
     if not boundary.free:
         _hold_ties(model, area, boundary)
+    rows = np.searchsorted(zone.buses, area.part.buses)
     if valuation is not None:
-        rows = np.searchsorted(zone.buses, area.part.buses)
         _value_tie_voltages(
             model, area, valuation.voltage[rows], valuation.slope[rows], boundary.firmness
         )
     if boundary.reaction is not None:
-        measured = boundary.reaction.voltage[np.searchsorted(zone.buses, area.part.buses)]
+        measured = boundary.reaction.voltage[rows]
         _expect_reaction(model, area, boundary.reaction, measured, boundary.firmness)
     start = _start(zone, area, model, physical, before, scheduled)
     solution = model.program.solve_again(before, start, compiled)
