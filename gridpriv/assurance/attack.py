@@ -80,15 +80,15 @@ def attack(prepared: Prepared, plan: AttackPlan, watch: Watch = lambda _: None) 
     if settings.noise == "secure":
         raise not_allowed("noise", "secure", "'simulated': attacks study simulated runs")
     check_draws(prepared)
-    if plan.epsilons and prepared.rules.noise is None:
-        raise InputError("epsilons needs a mechanism: mechanism is 'none'")
+    if plan.totals and prepared.rules.noise is None:
+        raise InputError("totals need a mechanism: mechanism is 'none'")
     zones = attacked_zones(prepared, plan.bus)
     # the protected run's budget is for all its rounds; only fewer are observed
     observed_settings = replace(settings, rounds=min(settings.rounds, plan.rounds))
     noise_free = _noise_free(prepared, observed_settings)
     outcomes = _attack(noise_free, plan, zones, NOISE_FREE, None, 1, watch)
     if prepared.rules.noise is not None:
-        swept = ((f"total {e:g}", e, with_total(prepared, e)) for e in plan.epsilons)
+        swept = ((f"total {e:g}", e, with_total(prepared, e)) for e in plan.totals)
         for label, epsilon, run in ((PROTECTED, None, prepared), *swept):
             short = varied(run, settings=observed_settings)
             # the fit of messages assumes independent noise between buses
@@ -255,8 +255,8 @@ class AttackPlan:
     ----------
     seeds : int
         Noisy runs that are attacked, for the confidence intervals.
-    epsilons : tuple of float
-        Total budgets to sweep; empty for the settings' own only.
+    totals : tuple of float
+        Total epsilons of further runs.
     rounds : int
         Largest number of observed rounds.
     prior : {'grid', 'zone'}
@@ -268,7 +268,7 @@ class AttackPlan:
     """
 
     seeds: int = 5
-    epsilons: tuple[float, ...] = ()
+    totals: tuple[float, ...] = ()
     rounds: int = 10
     prior: str = "grid"
     prior_spread: float = 1.0
@@ -279,8 +279,8 @@ class AttackPlan:
         whole("seeds", self.seeds)
         whole("rounds", self.rounds)
         positive("prior-spread", self.prior_spread)
-        for epsilon in self.epsilons:
-            positive("epsilons", epsilon)
+        for total in self.totals:
+            positive("totals", total)
 
 
 def attacked_zones(prepared: Prepared, bus: int | None) -> list[int]:

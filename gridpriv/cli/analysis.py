@@ -169,7 +169,7 @@ def _print_exchange(document: Json, seed: int | None) -> None:
 def add_security(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``security``."""
     _add_arguments(parser, Security)
-    flags.switch(parser, "--secure")
+    flags.switch(parser, "--preventive")
     flags.switch(parser, "--corrective")
     flags.add_ledger_arguments(parser)
     flags.switch(parser, "--public")
@@ -178,11 +178,11 @@ def add_security(parser: argparse.ArgumentParser) -> None:
 
 def execute_security(args: argparse.Namespace) -> int:
     """Run, analyse every contingency, print the ranking."""
-    from gridpriv.zonal.security import check_screen, check_secure, security
+    from gridpriv.zonal.security import check_preventive, check_screen, security
 
     chosen = Security(**flags.given_settings(args, Security))
-    if args.secure:
-        check_secure(chosen)
+    if args.preventive:
+        check_preventive(chosen)
     case, prepared = _prepared(args, chosen)
     check_screen(chosen, prepared.case)
     outages = gridpriv.contingencies(prepared.case, chosen.contingencies)
@@ -193,7 +193,7 @@ def execute_security(args: argparse.Namespace) -> int:
             view=chosen.view,
             rating=chosen.rating,
             screen=chosen.screen,
-            secure=args.secure,
+            preventive=args.preventive,
             corrective=args.corrective,
             watch=lambda outcome: advance(outcome.contingency.name),
         )
@@ -338,7 +338,7 @@ def sentences(document: Json) -> list[str]:
     if screened:
         lines.append(output.worded("security-screened", outages=counted(screened, "outage")))
     if document["secure"] is False and document["corrected"] is None:
-        preventive = "--secure dispatches so that fewer outages violate a limit; "
+        preventive = "--preventive dispatches so that fewer outages violate a limit; "
         of_shared = preventive if document["view"] == SHARED else ""
         lines.append(output.worded("security-next", preventive=of_shared))
     public = document["visibility"] == "public"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FAILED = 1
 LEARNING = "learning"  # in place of a case: the algorithms of gridpriv learn
-EPSILONS = flags.number(lambda text: tuple(map(float, text.split(","))), "numbers, such as 0.5,1,5")
+TOTALS = flags.number(lambda text: tuple(map(float, text.split(","))), "numbers, such as 0.5,1,5")
 AVERAGED = (1, 2, 5, 10, 20, 40)
 LEAST_GAIN = 0.01
 """Least improvement of an attack over the prior, as a share of its error, above solver accuracy."""
@@ -154,7 +154,7 @@ def add_attack(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``attack``."""
     _add_run(parser, "noise")  # simulated only; secure noise is refused with the reason
     flags.flag(parser, "--seeds", "N", flags.WHOLE, 5)
-    flags.flag(parser, "--epsilons", "E,E", EPSILONS, ())
+    flags.flag(parser, "--totals", "E,E", TOTALS, ())
     flags.flag(parser, "--attack-rounds", "R", flags.WHOLE, 10)
     flags.flag(parser, "--prior", "NAME", default="grid")
     flags.flag(parser, "--prior-spread", "S", flags.REAL, 1.0)
@@ -170,13 +170,13 @@ def execute_attack(args: argparse.Namespace) -> int:
     case, zoning, settings = _studied(args)
     whole("attack_rounds", args.attack_rounds)
     plan = AttackPlan(
-        args.seeds, args.epsilons, args.attack_rounds, args.prior, args.prior_spread, args.bus
+        args.seeds, args.totals, args.attack_rounds, args.prior, args.prior_spread, args.bus
     )
     output.output_folder(args.out)
     prepared = gridpriv.prepare(case, zoning, settings)
     noisy = settings.mechanism != "none"
     zones = zoning.n_zone if args.bus is None else 1
-    steps = zones * (1 + noisy * plan.seeds * (1 + len(plan.epsilons)))
+    steps = zones * (1 + noisy * plan.seeds * (1 + len(plan.totals)))
     steps += args.averaging * zones * 2 * plan.seeds * len(AVERAGED)
     with output.progress(args, case.name, steps) as advance:
         result, curve = attack(prepared, plan, advance), None
@@ -199,7 +199,7 @@ def _attack_files(result: AttackResult, curve: pd.DataFrame | None) -> Json:
         "map": error_map(result),
         "map_noise_free": error_map(result, "noise-free"),
     }
-    if result.plan.epsilons:
+    if result.plan.totals:
         files["epsilon"] = epsilon_chart(result)
     if curve is not None:
         title = f"{result.prepared.case.name}: the same demand noise, drawn each round or once"

@@ -92,9 +92,10 @@ def noise_and_delta(args: argparse.Namespace, chosen: Releases) -> tuple[float, 
     if classical and args.epsilon is None:
         raise InputError("--calibration classical states the noise of one release: give --epsilon")
     if multiplier is None:
-        text = "" if args.total is None else f"total:{args.total}"
         budget = (
-            settings.parse_budget(text) if text else settings.Budget("per-release", args.epsilon)
+            given_total(args)
+            if args.epsilon is None
+            else settings.Budget("per-release", args.epsilon)
         )
         if budget.scope == "total" and budget.delta is not None and args.target_delta is None:
             target = budget.delta
@@ -183,7 +184,7 @@ def add_ledger(parser: argparse.ArgumentParser) -> None:
     flags.flag(grant, "--case", "CASE", required=True)
     flags.flag(grant, "--demand", "FILE.csv")
     flags.add_zone_arguments(grant)
-    add_grant_arguments(grant)
+    flags.flag(grant, "--total", "E[,D]", required=True)
     flags.add_flags(grant, Adjacency)
     flags.flag(grant, "--owner", "ZONE", action="append")
     flags.flag(export, "--format", "NAME")
@@ -208,21 +209,25 @@ def _grant(args: argparse.Namespace, key: Path | None) -> int:
     names = ", ".join(dataset.owner for dataset in datasets)
     of = f"in {counted(len(datasets), 'zone')} of {case.name} ({names})"
     code = grant_units(args, args.file, key, datasets, of)
-    _warn_delta(args.delta, len(near.protects.split("+")) * max(map(len, zoning.members)))
+    _warn_delta(
+        given_total(args).delta or 0.0,
+        len(near.protects.split("+")) * max(map(len, zoning.members)),
+    )
     return code
 
 
 def grant_units(
     args: argparse.Namespace, file: str, key: Path | None, owners: Sequence[LedgerDataset], of: str
 ) -> int:
-    """Grant ``--epsilon`` and ``--delta`` to every unit of datasets, and print the grants."""
+    """Grant ``--total`` to every unit of datasets, and print the grants."""
     from gridpriv.privacy.ledger_file import key_path
 
-    gridpriv.grant(file, owners, args.epsilon, args.delta, key)
+    total = given_total(args)
+    gridpriv.grant(file, owners, total.epsilon, total.delta or 0.0, key)
     protection, number = owners[0].protection, sum(len(owner.units) for owner in owners)
-    delta = f" at delta {args.delta:g}" if args.delta else ""
+    delta = f" at delta {total.delta:g}" if total.delta else ""
     granted = (
-        f"{file}: epsilon {args.epsilon:g}{delta} granted to each of the "
+        f"{file}: total epsilon {total.epsilon:g}{delta} granted to each of the "
         f"{counted(number, protection.unit)} {of}.",
         f"Protected: {str(protection).rstrip('.')}.",
         worded("ledger-key", key=key_path(Path(file), key)),
@@ -230,10 +235,13 @@ def grant_units(
     return print_result(args, _document(file, gridpriv.read_book(file, key)), lambda: say(*granted))
 
 
-def add_grant_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the granted total."""
-    flags.flag(parser, "--epsilon", "E", flags.REAL, required=True)
-    flags.flag(parser, "--delta", "D", flags.REAL, 0.0)
+def given_total(args: argparse.Namespace) -> settings.Budget:
+    """Return the budget of ``--total``."""
+    try:
+        return settings.parse_budget(f"total:{args.total}")
+    except InputError:
+        allowed = "E[,D], such as 5 (pure) or 5,1e-5: epsilon above 0, delta between 0 and 1"
+        raise not_allowed("total", args.total, allowed) from None
 
 
 def _chosen(datasets: Sequence[LedgerDataset], owners: list[str] | None) -> list[LedgerDataset]:

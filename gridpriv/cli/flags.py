@@ -45,6 +45,8 @@ COUPLING = ("storage", "ramps", "reserves", "commitment")
 """Files that couple the steps of a series."""
 ZONE_FLAGS = ("zones", "zoning", "zones_from", "partition", "zone_size")
 LEDGER_FLAGS = ("ledger", "ledger_key")
+TITLES = {"Service": "prices and balancing", "FlowBased": "flow-based analysis"}
+"""Titles of parts in the help; by default the name of the class."""
 
 
 def number(kind: Callable[[str], Any], what: str) -> Callable[[str], Any]:
@@ -143,8 +145,8 @@ def add_flags(
         flagged = [name for name in declared if name not in without]
         if not flagged:
             continue
-        title = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", part.__name__).lower()
-        group = parser.add_argument_group(title, part.__doc__)
+        title = TITLES.get(part.__name__) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", part.__name__)
+        group = parser.add_argument_group(title.lower(), part.__doc__)
         for name in flagged:
             item, option = current[name], f"--{name.replace('_', '-')}"
             described = item.described(standard[name]).replace("%", "%%")
@@ -372,7 +374,13 @@ def add_output(
     switch(parser, "--quiet")
 
 
-INSTEAD = {"total": ("budget", "budget total:E"), "budget": ("total", "total E")}
+INSTEAD = {
+    "total": ("budget", "budget total:E"),
+    "budget": ("total", "total E"),
+    "epsilon": ("total", "total E"),
+    "epsilons": ("totals", "totals E,E"),
+    "secure": ("preventive", "preventive"),
+}
 """By a flag that a command does not have: the flag to use, and its notation."""
 
 
@@ -473,7 +481,7 @@ class Help(argparse.HelpFormatter):
         text = action.help
         if not text or not action.option_strings or action.nargs == 0:
             return text
-        if "default" in text or "(required)" in text:
+        if "default" in text or "(required" in text:
             return text
         if action.required:
             return f"{text} (required)"

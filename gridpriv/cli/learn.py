@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import gridpriv
 from gridpriv.cli import flags
-from gridpriv.cli.budgets import add_grant_arguments, grant_units
+from gridpriv.cli.budgets import grant_units
 from gridpriv.cli.flags import Command
 from gridpriv.cli.output import (
     output_folder,
@@ -276,7 +276,7 @@ OF_SAMPLES = frozenset(
 def grant_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``learn grant``."""
     _source_arguments(parser)
-    add_grant_arguments(parser)
+    flags.flag(parser, "--total", "E[,D]", required=True)
     flags.flag(parser, "--ledger", "FILE", required=True)
     flags.flag(parser, "--ledger-key", "FILE")
     flags.add_flags(parser, LearnSettings, without=set(names(LearnSettings)) - OF_SAMPLES)

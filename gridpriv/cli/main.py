@@ -197,7 +197,7 @@ def _parser(command: str) -> Parser:
     """Return the parser; only the named command's module is imported, so that help is fast."""
     parser = Parser(
         prog="gridpriv",
-        description="Differentially private distributed optimal power flow of power grids.",
+        description="Differentially private distributed optimal power flow for power grids.",
         epilog="gridpriv COMMAND --help describes a command.",
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")

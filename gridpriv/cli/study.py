@@ -297,7 +297,8 @@ def add_reproduce(parser: argparse.ArgumentParser) -> None:
     flags.flag(parser, "name", "NAME", nargs="?")
     flags.flag(parser, "--data", "DIR")
     flags.flag(parser, "--scale", "NAME", default="quick")
-    flags.flag(parser, "--cluster", "ADDRESS")
+    if "learn" not in parser.prog:
+        flags.flag(parser, "--cluster", "ADDRESS")
     add_running(parser)
 
 
@@ -338,7 +339,7 @@ def execute_reproduce(args: argparse.Namespace, *, only_learning: bool = False) 
 def _refuse(args: argparse.Namespace, names: tuple[str, ...]) -> None:
     """Refuse arguments that this reproduction does not read."""
     for name in names:
-        value = getattr(args, name)
+        value = getattr(args, name, None)
         if value != args.parser.get_default(name):
             raise not_allowed(name, value, f"left out with {args.name}, which does not read it")
 

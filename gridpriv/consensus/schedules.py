@@ -214,7 +214,7 @@ class Rounds(Part):
     """Rounds, local updates, step size and penalty; the penalty is that of consensus ADMM."""
 
     rounds: int = count(
-        20, "number of rounds T of ADMM, at most; rounds on the AC equations end by themselves"
+        20, "maximum number T of ADMM rounds; rounds on the AC equations end by themselves"
     )
     local_updates: int = count(1, "local updates per round")
     step: Step = choice("nonsmooth", get_args(Step), "step-size rule of the linearized update")

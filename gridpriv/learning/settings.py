@@ -209,7 +209,9 @@ class Samples(Part):
     scaling: Scaling = choice("bounds", get_args(Scaling), "scaling of numeric features in Adult")
     features: str = choice("raw", TRANSFORMS, "public transform of image features")
     intercept: Intercept = choice(
-        "on", get_args(Intercept), "add a constant feature, as large as the norm of the others"
+        "on",
+        get_args(Intercept),
+        "add a constant feature, as large as the bound on the norm of the others",
     )
     seed: int = count(0, "seed of splits, samples and simulated noise", least=0)
 
@@ -254,8 +256,9 @@ class Model(Part):
     trust: Trust = choice(
         "local",
         get_args(Trust),
-        "trust model of dpsgd: clients add all noise (local) or shares of it to a masked sum "
-        "(secure-sum), or a trusted server adds it to their mean (central)",
+        "source of dpsgd's noise: each client (local: for an untrusted server, but of one "
+        "sample, not local DP), shares of clients in a masked sum (secure-sum), or a trusted "
+        "server (central)",
     )
     colluding: int | None = count(
         None,
@@ -336,7 +339,7 @@ class LearnSettings(Model, Samples, Rounds, Privacy):
         Rounds,
         "local_updates",
         1,
-        help="number of local updates of a round (E in ryu-kim, Q elsewhere)",
+        help="number of local updates per round",
     )
     step: Literal["nonsmooth", "smooth"] = changed(
         Rounds,

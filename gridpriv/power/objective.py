@@ -212,16 +212,16 @@ class Service(Part):
     voll: float = number(VOLL, "value of lost load", positive, unit="$/MWh")
     balancing_price: float = number(
         BALANCING_PRICE,
-        "price of a zone's deviation from its scheduled interchange, in its redispatch; the "
-        "printed payment for balancing power is at this price",
+        "price of a zone's deviation from its scheduled interchange: penalty in its redispatch, "
+        "and price of the printed payment for balancing power",
         positive,
         unit="$/MWh",
     )
     hold: str | None = choice(
         None,
         HOLDS,
-        "quantity that zones keep as scheduled (only interchange), with generation set aside for "
-        "it; the run states the probability that this is too small",
+        "keep interchange as scheduled (the only choice): zones set generation aside for it, and "
+        "the run states the probability that it does not suffice",
         unset="none: a zone deviates where its generation or a branch is at a limit",
     )
 

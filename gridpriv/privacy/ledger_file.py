@@ -239,7 +239,7 @@ class LockedFile:
             )
         return InputError(
             f"there is no ledger {self.path}; 'gridpriv ledger grant {self.path} --case CASE "
-            "--epsilon E' makes one"
+            "--total E' makes one"
         )
 
     def _check_place(self, handle: int) -> None:

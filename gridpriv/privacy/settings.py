@@ -314,7 +314,7 @@ PERTURBED: tuple[Target, ...] = ("objective", "output", "demand")
 
 @dataclass(frozen=True, kw_only=True)
 class Privacy(Part):
-    """Privacy settings of a run: mechanism, perturbed quantity, scale of noise and budget."""
+    """The noise of a run, and the budget that sets its scale."""
 
     mechanism: Mechanism | None = choice(
         None,
@@ -338,14 +338,14 @@ class Privacy(Part):
         Budget("total", 5.0),
         parse_budget,
         "BUDGET",
-        "total:E[,D], the privacy budget of all releases, or per-release:E[,D], that of each; E is "
-        "epsilon (smaller: more protection, more noise), D delta; a total without D is pure, "
-        "which Gaussian noise cannot be",
+        "privacy budget of all releases, total:E[,D], or of each, per-release:E[,D]: epsilon E "
+        "(smaller: more protection, more noise) and delta D; a total without D is pure (not with "
+        "Gaussian noise)",
     )
     delta: float = number(
         1e-5,
-        "delta of one Gaussian release: of its noise with --budget per-release:E without D, else "
-        "only of its printed epsilon",
+        "delta of one Gaussian release, for its printed epsilon; with --budget per-release:E "
+        "also for its noise",
         check_delta,
     )
     target_delta: float = number(
@@ -357,7 +357,7 @@ class Privacy(Part):
         "simulated",
         get_args(Noise),
         "source of randomness: simulated (repeatable, no protection) or secure (system "
-        "entropy; not for staircase noise, nor for mechanisms that you add)",
+        "entropy; not for staircase noise and plugin mechanisms)",
     )
 
     @property

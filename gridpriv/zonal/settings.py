@@ -80,7 +80,7 @@ class Adjacency(Part):
         parse_beta,
         "BETA",
         "protected change of one bus's demand (adjacency distance), such as 10MW; without a unit "
-        "it is per unit of the case's base",
+        "in per unit of the case's base",
     )
     protects: Protects = choice(
         "p+q", PROTECTS, "protected demand of a bus: active, reactive or both"
@@ -135,8 +135,8 @@ class ReleaseSchedule(Part):
     release: Release = choice(
         "auto",
         get_args(Release),
-        "released statistics of a zone's demand: every bus, the zone's total, both (tree), the "
-        "best of these by public data (auto), or nothing",
+        "released statistics of a zone's demand: every bus, the zone's total, both (tree), the one "
+        "of least expected error (auto), or nothing",
     )
     public_demand: str | None = words(
         None,
@@ -147,8 +147,8 @@ class ReleaseSchedule(Part):
     stream: str | None = words(
         None,
         "length of a window, such as 48h, day or year: the budget holds for every window of this "
-        "length; a zone releases its total demand averaged over blocks of a few hours (public data "
-        "determine the length of a block); needs --series",
+        "length; a zone releases the mean of its total demand over blocks of a few hours; needs "
+        "--series",
         "WINDOW",
         parse_window,
         unset="none",
@@ -157,8 +157,8 @@ class ReleaseSchedule(Part):
         AUTO,
         (AUTO, PER_STEP, *map(str, range(MOST_COEFFICIENTS + 1))),
         "release of a series: the mean over time (as --release says) and this number of cosine "
-        "(DCT) coefficients of a zone's total over time; auto: the number with the least expected "
-        "error; per-step: a release of every step instead",
+        "(DCT) coefficients of a zone's total; auto: the number of least expected error; "
+        "per-step: a release of every step instead",
     )
     noise_schedule: NoiseSchedule | None = choice(
         None,
@@ -176,9 +176,9 @@ class Scenario(Part):
 
     load_scale: float = number(1.0, "factor on the demand of every bus", not_negative)
     outage: tuple[str, ...] = several(
-        "generator or branch out of service, gen:N or branch:N; N counts from 1 the rows of a "
-        "MATPOWER file, or the elements in service of a pandapower net (docs/howto/own-grid.md); "
-        "repeatable: all at once",
+        "generator or branch out of service, gen:N or branch:N; N counts rows of a MATPOWER "
+        "file, or elements in service of another format, from 1 (docs/howto/own-grid.md); "
+        "repeatable: all of them are out together",
         "ROW",
         unset="none",
     )
@@ -199,8 +199,9 @@ class Grid(Scenario):
     )
     imbalance_weight: float | None = number(
         None,
-        "weight of the squared imbalance; at weight 1, 1 p.u.^2 of imbalance costs as much as 1 "
-        "p.u. of generation at the mean marginal cost (with objective losses: as 1 p.u. of losses)",
+        "weight of the squared active and reactive imbalance, summed over buses; at weight 1, 1 "
+        "p.u.^2 costs as much as 1 p.u. of generation at the mean marginal cost (objective "
+        "losses: as 1 p.u. of losses)",
         positive,
         unset="1e4 times base / 100 MVA",
     )
@@ -213,9 +214,10 @@ class Grid(Scenario):
     planning: Planning | None = choice(
         None,
         get_args(Planning),
-        "equations of the schedule: AC power flow (ac, solved by an interior-point method), or its "
-        "second-order cone relaxation (soc, by Newton steps or by ADMM as in the papers)",
-        unset="ac with objective cost or losses and at most one release of demand; else soc",
+        "equations of the schedule: AC power flow (ac, by an interior-point method), or its "
+        "second-order cone relaxation (soc, by Newton steps or ADMM)",
+        unset="ac with objective cost or losses, update exact and noise on demand drawn at most "
+        "once; else soc",
     )
     update: Update = choice(
         "exact",
@@ -231,17 +233,17 @@ class Grid(Scenario):
     start: Start | None = choice(
         None,
         get_args(Start),
-        "first iterate: a flat voltage profile, or a warm start by rounds on public data",
+        "starting point: flat start, or warm start by rounds on public data",
         unset="warm with update exact, else flat",
     )
     acceleration: Acceleration | None = choice(
         None,
         get_args(Acceleration),
         "acceleration of rounds with planning soc: Newton steps of all zones together, or "
-        "Anderson's method; needs update exact, penalty auto, start warm and noise drawn at most "
-        "once",
+        "Anderson's method; both need update exact, penalty auto, start warm and noise drawn at "
+        "most once",
         unset="newton; anderson if consensus, solver or solver-tolerance is not the default; none "
-        "if a need is not met",
+        "without these conditions",
     )
     convexity: float = number(
         1.0, "strong-convexity modulus alpha that the step rule strongly-convex assumes", positive
@@ -260,8 +262,9 @@ class Grid(Scenario):
     solver_tolerance: SolverTolerance = choice(
         "matched",
         get_args(SolverTolerance),
-        f"tolerance of Clarabel: tight, 1e-8; or matched, looser while the consensus residual is "
-        f"large (with more than {FEW_ZONES} zones, no noise on objective or output), else 1e-8",
+        "tolerance of Clarabel: 1e-8 (tight), or looser while the consensus residual is large "
+        f"(matched: only with more than {FEW_ZONES} zones, and without noise on objective or "
+        "output)",
     )
 
 
@@ -586,10 +589,9 @@ class FlowBased(Part):
     )
     threshold: float = number(
         5.0,
-        "list a branch if an exchange between some pair of zones changes its flow by at least X % "
+        "list branches whose flow an exchange between some pair of zones changes by at least X % "
         "of the exchange (zone-to-zone PTDF)",
         not_negative,
-        unit="%",
     )
 
 
@@ -601,10 +603,12 @@ class Security(Part):
         "all", "outages: branches | generators | all | FILE.csv with columns name,outage", "LIST"
     )
     view: str = VIEW()
-    rating: Rating = choice("C", RATINGS, "branch rating after an outage, as MATPOWER's rateA to C")
+    rating: Rating = choice(
+        "C", RATINGS, "branch rating after an outage (before it: A): MATPOWER's rateA to rateC"
+    )
     screen: float = number(
         0.0,
-        "skip the AC power flow of an outage whose largest loading by DC (linearized) power flow "
+        "DC screening: skip the AC power flow of an outage whose largest loading by DC power flow "
         "is below this value",
         not_negative,
         unit="%",

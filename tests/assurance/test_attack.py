@@ -237,11 +237,11 @@ def test_bad_input_is_refused() -> None:
     with pytest.raises(InputError, match="bus = 99"):
         attack(run, AttackPlan(bus=99))
     with pytest.raises(InputError, match="mechanism"):
-        attack(run, AttackPlan(epsilons=(1.0,)))
+        attack(run, AttackPlan(totals=(1.0,)))
     with pytest.raises(InputError, match="seeds = 0"):
         AttackPlan(seeds=0)
-    with pytest.raises(InputError, match="epsilons"):
-        AttackPlan(epsilons=(0.0,))
+    with pytest.raises(InputError, match="totals"):
+        AttackPlan(totals=(0.0,))
 
 
 @pytest.mark.slow

@@ -140,7 +140,7 @@ def test_the_papers_formula_is_labelled(capsys: pytest.CaptureFixture[str]) -> N
         (["--epsilon", "1e6", "--releases", "2"], "use more noise"),
         (["--noise-multiplier", "0", "--releases", "2"], "--noise-multiplier 0"),
         (["--noise-multiplier", "inf", "--releases", "2"], "--noise-multiplier inf"),
-        (["--total", "five", "--releases", "2"], "total:five"),
+        (["--total", "five", "--releases", "2"], "--total five"),
         (["--total", "1", "--mechanism", "gaussian", "--releases", "2"], "no pure epsilon"),
         (["--epsilon", "1", "--mechanism", "cauchy", "--releases", "2"], "cauchy"),
         (["--epsilon", "1", "--target-delta", "1", "--releases", "2"], "target-delta"),

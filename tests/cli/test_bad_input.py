@@ -151,7 +151,7 @@ def test_nothing_is_charged_before_an_error_of_input(
     (tmp_path / "other.csv").write_text("bus,pd_mw,qd_mvar\n99,1,1\n")
     (tmp_path / "partial.csv").write_text("bus,zone\n1,a\n2,b\n")
     ledger = str(tmp_path / "case14.ledger")
-    assert main(["ledger", "grant", ledger, "--case", "case14", "--epsilon", "9"]) == 0
+    assert main(["ledger", "grant", ledger, "--case", "case14", "--total", "9"]) == 0
     given = [word.replace("{tmp}", str(tmp_path)) for word in words]
     noise = ["--noise", "secure", "--ledger", ledger]
     assert main(["run", "case14", *given, *noise]) == 2

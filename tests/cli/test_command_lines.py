@@ -80,7 +80,7 @@ VALID = {
         "--out",
         "learned",
     ],
-    "ledger grant": ["new.ledger", "--case", "tiny.m", "--zones", "2", "--epsilon", "1"],
+    "ledger grant": ["new.ledger", "--case", "tiny.m", "--zones", "2", "--total", "1"],
     "ledger show": ["old.ledger"],
     "ledger export": ["old.ledger"],
     "ledger verify": ["old.ledger"],

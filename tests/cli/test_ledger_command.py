@@ -40,7 +40,7 @@ def charge(path: Path, charges: dict[str, dict[Charge, int]], beta: float = 0.01
 @pytest.fixture
 def granted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     path = tmp_path / "case14.ledger"
-    text = run(capsys, "grant", str(path), "--case", "case14", "--epsilon", "2", "--delta", "1e-5")
+    text = run(capsys, "grant", str(path), "--case", "case14", "--total", "2,1e-5")
     assert "epsilon 2 at delta 1e-05 granted to each of the 14 buses in 3 zones of case14" in text
     assert "active demand by at most 1 MW and reactive demand by at most 1 MVAr" in text
     return path
@@ -98,7 +98,7 @@ def test_a_grant_to_one_zone_under_another_adjacency(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "one.ledger"
-    words = ["--case", "case14", "--epsilon", "5", "--beta", "1MW", "--protects", "p"]
+    words = ["--case", "case14", "--total", "5", "--beta", "1MW", "--protects", "p"]
     run(capsys, "grant", str(path), *words, "--owner", "2")
     (owner,) = shown(capsys, path)["owners"]
     assert owner["owner"] == "2"
@@ -110,7 +110,7 @@ def test_zones_other_than_the_shipped_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "four.ledger"
-    words = ["--case", "case14", "--zones", "4", "--epsilon", "5", "--json"]
+    words = ["--case", "case14", "--zones", "4", "--total", "5", "--json"]
     document = json.loads(run(capsys, "grant", str(path), *words))
     assert len(document["owners"]) == 4
 
@@ -119,8 +119,8 @@ def test_zones_other_than_the_shipped_ones(
 def test_a_delta_of_one_over_the_entries_is_warned_of(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["ledger", "grant", str(tmp_path / "l"), "--case", "case14", "--epsilon", "1"]
-    assert main([*words, "--delta", "0.2"]) == 0
+    words = ["ledger", "grant", str(tmp_path / "l"), "--case", "case14", "--total", "1"]
+    assert main([*words[:-1], "1,0.2"]) == 0
     assert "1/10" in capsys.readouterr().err
     assert issubclass(GridprivWarning, UserWarning)
 
@@ -132,14 +132,14 @@ def test_a_delta_of_one_over_the_entries_is_warned_of(
         (["export", "{}/absent"], 2, "there is no ledger"),
         (["show", "{}"], 2, "not a regular file"),
         (["show", "{}/text"], 2, "not a gridpriv ledger"),
-        (["grant", "{}/text", "--case", "case14", "--epsilon", "1"], 2, "not a gridpriv ledger"),
-        (["grant", "{}/new", "--case", "case14", "--epsilon", "0"], 2, "--epsilon 0"),
-        (["grant", "{}/new", "--case", "case14", "--epsilon", "1", "--delta", "1"], 2, "delta"),
-        (["grant", "{}/new", "--case", "case14", "--epsilon", "1", "--beta", "x"], 2, "beta"),
-        (["grant", "{}/new", "--case", "case14", "--epsilon", "1", "--protects", "x"], 2, "p+q"),
-        (["grant", "{}/new", "--case", "case14", "--epsilon", "1", "--owner", "9"], 2, "1, 2, 3"),
-        (["grant", "{}/new", "--case", "nocase", "--epsilon", "1"], 2, "nocase"),
-        (["grant", "{}/a/b", "--case", "case14", "--epsilon", "1"], 2, "no folder"),
+        (["grant", "{}/text", "--case", "case14", "--total", "1"], 2, "not a gridpriv ledger"),
+        (["grant", "{}/new", "--case", "case14", "--total", "0"], 2, "--total 0"),
+        (["grant", "{}/new", "--case", "case14", "--total", "1,1"], 2, "delta between"),
+        (["grant", "{}/new", "--case", "case14", "--total", "1", "--beta", "x"], 2, "beta"),
+        (["grant", "{}/new", "--case", "case14", "--total", "1", "--protects", "x"], 2, "p+q"),
+        (["grant", "{}/new", "--case", "case14", "--total", "1", "--owner", "9"], 2, "1, 2, 3"),
+        (["grant", "{}/new", "--case", "nocase", "--total", "1"], 2, "nocase"),
+        (["grant", "{}/a/b", "--case", "case14", "--total", "1"], 2, "no folder"),
     ],
 )
 def test_wrong_words_are_refused_and_nothing_is_made(
@@ -162,7 +162,7 @@ def test_wrong_words_are_refused_and_nothing_is_made(
 def test_a_second_grant_and_a_bad_export_format_are_refused(
     granted: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["ledger", "grant", str(granted), "--case", "case14", "--epsilon", "9"]
+    words = ["ledger", "grant", str(granted), "--case", "case14", "--total", "9"]
     assert main(words) == 2
     assert "all 5 buses of '1' have a grant already" in capsys.readouterr().err
     assert main(["ledger", "export", str(granted), "--format", "xml"]) == 2
@@ -201,7 +201,7 @@ def test_a_renamed_map_finds_its_buses_spent(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     book, fewer = str(tmp_path / "book"), tmp_path / "map.csv"
-    assert main(["ledger", "grant", book, "--case", "case14", "--epsilon", "2"]) == 0
+    assert main(["ledger", "grant", book, "--case", "case14", "--total", "2"]) == 0
     words = ["run", "case14", "--ledger", book, "--budget", "total:2", "--rounds", "2"]
     flags = ["--solver", "clarabel", "--quiet"]
     assert main([*words, *flags]) == 0
@@ -234,7 +234,7 @@ def test_beta_is_compared_as_a_number(
     total: float,
 ) -> None:
     book = str(tmp_path / "book")
-    assert main(["ledger", "grant", book, "--case", "case14", "--epsilon", "2"]) == 0
+    assert main(["ledger", "grant", book, "--case", "case14", "--total", "2"]) == 0
     words = ["run", "case14", "--ledger", book, "--budget", "total:1", "--rounds", "1", *beta]
     assert main([*words, "--solver", "clarabel", "--no-reference", "--quiet"]) == (
         2 if message else 0
@@ -247,7 +247,7 @@ def test_beta_is_compared_as_a_number(
 def test_demand_and_key_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     book, key, demand = (str(tmp_path / name) for name in ("book", "key", "demand.csv"))
     Path(demand).write_text("bus,pd_mw\n4,55\n")
-    grant = ["ledger", "grant", book, "--case", "case14", "--epsilon", "2", "--demand", demand]
+    grant = ["ledger", "grant", book, "--case", "case14", "--total", "2", "--demand", demand]
     assert main([*grant, "--key", key]) == 2
     assert "there is no key" in capsys.readouterr().err
     Path(key).write_text("0f" * 32 + "\n")
@@ -271,7 +271,7 @@ def test_a_zones_name_is_no_formula_in_an_export(
 ) -> None:
     book, zones = str(tmp_path / "book"), tmp_path / "map.csv"
     zones.write_text("bus,zone\n" + "".join(f"{b},=cmd|' /C calc'!A0\n" for b in range(1, 15)))
-    words = ["--case", "case14", "--zoning", str(zones), "--epsilon", "5"]
+    words = ["--case", "case14", "--zoning", str(zones), "--total", "5"]
     assert main(["ledger", "grant", book, *words]) == 0
     words = ["run", "case14", "--ledger", book, "--zoning", str(zones), "--rounds", "1"]
     assert main([*words, "--solver", "clarabel", "--quiet"]) == 0
@@ -285,7 +285,7 @@ def test_in_the_c_locale_names_are_printed(tmp_path: Path) -> None:
     book, zones = tmp_path / "büch", tmp_path / "zonen.csv"
     zones.write_text("bus,zone\n" + "".join(f"{b},Süd\n" for b in range(1, 15)))
     plain = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
-    grant = ["grant", str(book), "--case", "case14", "--zoning", str(zones), "--epsilon", "1"]
+    grant = ["grant", str(book), "--case", "case14", "--zoning", str(zones), "--total", "1"]
     for words in (
         grant,
         ["show", str(book)],

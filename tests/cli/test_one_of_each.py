@@ -27,7 +27,7 @@ COMMANDS = {
         "--rounds",
         "1",
     ],
-    "ledger": ["ledger", "grant", "OUT", "--case", *WHOLE, "--epsilon", "1", "--beta", "1MW"],
+    "ledger": ["ledger", "grant", "OUT", "--case", *WHOLE, "--total", "1", "--beta", "1MW"],
     "consortium": ["consortium", *WHOLE, "--run", "one", "--out", "OUT"],
 }
 

@@ -186,7 +186,7 @@ def test_a_series_is_released_once(here, capsys) -> None:
 
 def test_releases_are_charged_and_a_second_case_is_refused(here, capsys) -> None:
     pytest.importorskip("opendp")
-    grant = ["ledger", "grant", "ledger", "--case", "case14", "--epsilon", "1.5", "--beta", "10MW"]
+    grant = ["ledger", "grant", "ledger", "--case", "case14", "--total", "1.5", "--beta", "10MW"]
     assert main([*grant, "--quiet"]) == 0
     words = ["publish", "case14", "--noise", "secure", "--ledger", "ledger", "--json"]
     assert main([*words, "--out", "own.m"]) == 0
@@ -263,7 +263,7 @@ def test_a_full_disk_leaves_no_file_and_says_what_was_charged(here, capsys, monk
     def full(path, *_, **__):
         raise StorageError(f"cannot write {path}: No space left on device")
 
-    grant = ["ledger", "grant", "l", "--case", "case14", "--zones", "1", "--epsilon", "3"]
+    grant = ["ledger", "grant", "l", "--case", "case14", "--zones", "1", "--total", "3"]
     assert main(grant) == 0
     opened = files.atomic_file
 

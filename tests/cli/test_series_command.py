@@ -186,7 +186,7 @@ def killed(folder: Path, *words: str) -> None:
     """Run a series on a ledger, in a process that is killed in the third step."""
     book, day = str(folder / "book"), folder / "day.csv"
     day.write_text(DAY)
-    assert main(["ledger", "grant", book, "--case", "case14", "--epsilon", "9"]) == 0
+    assert main(["ledger", "grant", book, "--case", "case14", "--total", "9"]) == 0
     run_until_killed(str(day), *words, "--ledger", book, "--out", str(folder / "out"))
 
 
@@ -315,7 +315,7 @@ def test_a_ledger_is_charged_for_all_steps_or_refuses_before_the_first(
     day: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     book = str(tmp_path / "book")
-    assert main(["ledger", "grant", book, "--case", "case14", "--epsilon", "3"]) == 0
+    assert main(["ledger", "grant", book, "--case", "case14", "--total", "3"]) == 0
     assert run(day, "--ledger", book, "--quiet") == 0
     capsys.readouterr()
     assert main(["ledger", "show", book, "--json"]) == 0

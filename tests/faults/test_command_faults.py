@@ -169,7 +169,7 @@ def test_a_charged_run_says_at_least_what_the_ledger_says_wherever_it_is_killed(
 ) -> None:
     """Complete, killed, or killed and resumed: no zone released more than its folder records."""
     book, granted, folder = tmp_path / "book", tmp_path / "granted", tmp_path / "out"
-    grant = ["ledger", "grant", str(granted), "--case", "case14", "--epsilon", "11"]
+    grant = ["ledger", "grant", str(granted), "--case", "case14", "--total", "11"]
     assert main([*grant, "--quiet"]) == 0
     shutil.copy(f"{granted}.key", f"{book}.key")
     charged = [*words, "--ledger", str(book)]

@@ -81,7 +81,7 @@ def test_a_second_publication_to_the_same_path_is_refused_before_its_charge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     book = str(tmp_path / "book")
-    grant = ["ledger", "grant", book, "--case", "case14", "--epsilon", "2", "--protects", "p+q"]
+    grant = ["ledger", "grant", book, "--case", "case14", "--total", "2", "--protects", "p+q"]
     assert main([*grant, "--beta", "10MW", "--quiet"]) == 0
     real, statuses = files.write_texts, []
 

@@ -72,7 +72,7 @@ def test_every_algorithm_charges_what_it_certifies(tmp_path, data, capsys, given
     """The ledger's total of charges is at least the run's certificate."""
     ledger = tmp_path / "l.db"
     of_samples = given[:2] if "dp-fedavg" in given else ()
-    granted = ("--epsilon", f"{EPSILON}", "--delta", "1e-5", *of_samples)
+    granted = ("--total", f"{EPSILON},1e-5", *of_samples)
     assert learn("grant", data, ledger, *granted) == 0
     capsys.readouterr()
     assert learn("run", data, ledger, *CHEAP, *given, "--noise", noise) == 0
@@ -87,7 +87,7 @@ def test_every_algorithm_charges_what_it_certifies(tmp_path, data, capsys, given
 
 def test_a_run_whose_unit_is_a_client_says_so(tmp_path, data, capsys):
     ledger = tmp_path / "l.db"
-    assert learn("grant", data, ledger, "--epsilon", "5", "--delta", "1e-5") == 0
+    assert learn("grant", data, ledger, "--total", "5,1e-5") == 0
     assert learn("run", data, ledger, *CHEAP, "--algorithm", "dp-fedavg", "--clip", "0.5") == 4
     output = " ".join(capsys.readouterr().err.split())
     assert "holds no grant for client '1' (the unit of this run is a whole client)" in output
@@ -95,7 +95,7 @@ def test_a_run_whose_unit_is_a_client_says_so(tmp_path, data, capsys):
 
 def test_a_run_that_does_not_fit_releases_and_charges_nothing(tmp_path, data, capsys):
     ledger = tmp_path / "l.db"
-    assert learn("grant", data, ledger, "--epsilon", "0.5", "--delta", "1e-5") == 0
+    assert learn("grant", data, ledger, "--total", "0.5,1e-5") == 0
     assert learn("run", data, ledger, *CHEAP, "--algorithm", "dp-admm") == 4
     assert "the run was not started" in capsys.readouterr().err
     assert all(releases == 0 for releases, _ in spent(ledger, capsys).values())
@@ -108,7 +108,7 @@ def test_releases_of_an_epsilon_and_delta_count_as_the_plan_of_a_grant(tmp_path,
     """Alone they fit into the grant, once."""
     ledger, small, used = (tmp_path / f"{name}.db" for name in ("enough", "small", "used"))
     for file, epsilon in ((ledger, "1.01"), (small, "0.9"), (used, "9")):
-        assert learn("grant", data, file, "--epsilon", epsilon, "--delta", "1e-5") == 0
+        assert learn("grant", data, file, "--total", f"{epsilon},1e-5") == 0
     capsys.readouterr()
     assert learn("run", data, ledger, *DVP) == 0
     certified = json.loads(capsys.readouterr().out)["privacy"]["total"]["epsilon"]
@@ -141,7 +141,7 @@ def test_neighbours_further_apart_are_charged_as_a_group(data):
 def test_budgets_belong_to_samples_however_they_are_split(tmp_path, data):
     """With another number of clients every sample keeps its remaining budget."""
     ledger = tmp_path / "l.db"
-    assert learn("grant", data, ledger, "--epsilon", "1.2", "--delta", "1e-5") == 0
+    assert learn("grant", data, ledger, "--total", "1.2,1e-5") == 0
     run = ("--algorithm", "dp-admm", *CHEAP)
     assert learn("run", data, ledger, *run) == 0
     assert learn("run", data, ledger, *run, "--seed", "9") == 4
@@ -150,7 +150,7 @@ def test_budgets_belong_to_samples_however_they_are_split(tmp_path, data):
 
 def test_other_samples_in_their_place_are_refused(tmp_path, data, capsys):
     ledger = tmp_path / "l.db"
-    assert learn("grant", data, ledger, "--epsilon", "9", "--delta", "1e-5") == 0
+    assert learn("grant", data, ledger, "--total", "9,1e-5") == 0
     arrays = dict(np.load(data))
     arrays["x"][3] += 0.01
     np.savez(data, **arrays)
@@ -163,7 +163,7 @@ def test_other_samples_in_their_place_are_refused(tmp_path, data, capsys):
 
 def test_what_is_not_certified_does_not_fit(tmp_path, data, capsys):
     ledger = tmp_path / "l.db"
-    assert learn("grant", data, ledger, "--epsilon", "100", "--delta", "1e-5") == 0
+    assert learn("grant", data, ledger, "--total", "100,1e-5") == 0
     given = ("--algorithm", "fedspd-dp", "--sensitivity", "published", "--budget", "per-release:1")
     assert learn("run", data, ledger, "--rounds", "2", *given) == 2
     assert "nothing is proved" in capsys.readouterr().err
@@ -182,10 +182,8 @@ def test_a_sampled_release_is_charged_without_amplification(tmp_path):
                 "learn",
                 "grant",
                 *own,
-                "--epsilon",
-                "9",
-                "--delta",
-                "1e-5",
+                "--total",
+                "9,1e-5",
                 "--ledger",
                 str(file),
                 "--algorithm",

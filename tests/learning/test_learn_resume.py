@@ -199,7 +199,7 @@ def test_a_certificate_states_every_draw_that_a_ledger_was_charged_for(
     np.savez(tmp_path / "own.npz", x=x, y=np.resize((-1, 1), 40))
     book, out = str(tmp_path / "book"), tmp_path / "out"
     source = [str(tmp_path / "own.npz"), "--norm", "2", "--clients", "4", "--quiet"]
-    grant = ["learn", "grant", *source, "--ledger", book, "--epsilon", "50", "--delta", "1e-3"]
+    grant = ["learn", "grant", *source, "--ledger", book, "--total", "50,1e-3"]
     assert main(grant) == 0
     words = ["learn", "run", *source, "--algorithm", "dpsgd", "--rounds", "5", "--noise", noise]
     words += ["--budget", "total:1,1e-5", "--out", str(out)]

@@ -277,7 +277,7 @@ def test_the_command_writes_a_public_demand_file_and_charges_the_ledger_of_run(t
     history, out = tmp_path / "history.csv", tmp_path / "forecast.csv"
     write_history(history, case, 96)
     ledger = str(tmp_path / "ledger.db")
-    grant = ["ledger", "grant", ledger, "--case", "case14", "--epsilon", "1", "--quiet"]
+    grant = ["ledger", "grant", ledger, "--case", "case14", "--total", "1", "--quiet"]
     assert main(grant) == 0
     capsys.readouterr()
     command = [

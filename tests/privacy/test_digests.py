@@ -91,7 +91,7 @@ def test_the_tap_hears_a_digest(noted: set[str]) -> None:
 
 def test_a_public_run_and_series_hold_no_digest(tmp_path: Path, noted: set[str]) -> None:
     book = str(tmp_path / "book")
-    assert main(["ledger", "grant", book, "--case", "case14", "--epsilon", "50"]) == 0
+    assert main(["ledger", "grant", book, "--case", "case14", "--total", "50"]) == 0
     day = tmp_path / "day.csv"
     day.write_text("step,load_scale\n0,1\n1,0.9\n")
     out, horizon = tmp_path / "public" / "run", tmp_path / "public" / "day"
@@ -141,7 +141,7 @@ def test_what_a_ledger_exports_holds_no_mark(
 
     monkeypatch.setattr(Key, "digest", noting)
     book = str(tmp_path / "book")
-    assert main(["ledger", "grant", book, "--case", "case14", "--epsilon", "50"]) == 0
+    assert main(["ledger", "grant", book, "--case", "case14", "--total", "50"]) == 0
     assert main([*RUN, "--ledger", book]) == 0
     assert len(marks) == 28
     assert leaks(Path(book).read_text(), marks)

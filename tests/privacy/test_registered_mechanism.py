@@ -193,7 +193,7 @@ def test_a_fault_of_a_runs_own_noise_is_an_input_error(
     ledger = tmp_path / "ledger.jsonl"
     exec(LATE.format(when=when), {})
     case = "case118" if charged else "case14"
-    assert main(["ledger", "grant", str(ledger), "--case", case, "--epsilon", "20"]) == 0
+    assert main(["ledger", "grant", str(ledger), "--case", case, "--total", "20"]) == 0
     words = [case, "--zones", "2", "--mechanism", "late", "--release", "bus", "--planning", "soc"]
     assert main(["run", *words, "--ledger", str(ledger), "--no-reference"]) == 2
     text = "perturb() of mechanism 'late' returns NaN or infinite numbers"

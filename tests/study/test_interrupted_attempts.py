@@ -41,9 +41,7 @@ def test_a_certificate_includes_what_killed_attempts_were_charged_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     book, out = tmp_path / "book", tmp_path / "out"
-    assert (
-        main(["ledger", "grant", str(book), "--case", "case14", "--epsilon", "9", "--quiet"]) == 0
-    )
+    assert main(["ledger", "grant", str(book), "--case", "case14", "--total", "9", "--quiet"]) == 0
     words = [*RUN, *public, "--noise", "secure", "--ledger", str(book), "--out", str(out)]
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "add", killed)
@@ -141,7 +139,7 @@ def begun_with_ledger_and_prior(
 ) -> list[str]:
     """Return the words, without a ledger, of a run that was killed with one."""
     book, prior = folder / "book", folder / "prior.csv"
-    grant = ["ledger", "grant", str(book), "--case", "case14", "--epsilon", "9", "--quiet"]
+    grant = ["ledger", "grant", str(book), "--case", "case14", "--total", "9", "--quiet"]
     assert main(grant) == 0
     prior.write_text("\n".join(["bus,pd_mw,qd_mvar", *PRIOR]))
     words = [*RUN, *public, "--seed", "1", "--out", str(folder / "out")]
@@ -171,7 +169,7 @@ def test_a_run_is_not_continued_without_its_ledger(
 def granted(folder: Path) -> Path:
     """Return a new ledger for case14, whose register knows no other."""
     folder.mkdir()
-    grant = ["ledger", "grant", str(folder / "book"), "--case", "case14", "--epsilon", "9"]
+    grant = ["ledger", "grant", str(folder / "book"), "--case", "case14", "--total", "9"]
     assert main([*grant, "--quiet"]) == 0
     return folder / "book"
 
@@ -208,7 +206,7 @@ def test_a_run_that_a_ledger_refuses_leaves_no_folder_and_can_use_another_ledger
     assert [path.name for path in tmp_path.iterdir()] == ["small"]
     (tmp_path / "large").mkdir()
     book = str(tmp_path / "large" / "book")
-    assert main(["ledger", "grant", book, "--case", "case14", "--epsilon", "11", "--quiet"]) == 0
+    assert main(["ledger", "grant", book, "--case", "case14", "--total", "11", "--quiet"]) == 0
     assert main([*words, book]) == 0
 
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("few_replans")
 
 
 def granted(path, *words):
-    assert main(["ledger", "grant", str(path), "--case", "case14", "--epsilon", "50", *words]) == 0
+    assert main(["ledger", "grant", str(path), "--case", "case14", "--total", "50", *words]) == 0
     return path
 
 

@@ -79,7 +79,7 @@ def written(steps, folder):
 
 
 def grant(ledger, epsilon):
-    words = ["ledger", "grant", ledger, "--case", "case14", "--epsilon", epsilon]
+    words = ["ledger", "grant", ledger, "--case", "case14", "--total", epsilon]
     assert main([*words, "--beta", "10MW", "--quiet"]) == 0
 
 
