@@ -20,8 +20,8 @@ Case files have, in addition to the model of one step:
 - MOST's storage file (``.m``): ``storage.gen`` (bus, limits) and ``storage.sd_table``, of which
   InitialStorage, MinStorageLevel, MaxStorageLevel, OutEff, InEff and LossFactor are read. Losses
   compound here; in MOST they are those of the mean level of a step.
-- MATPOWER's ``gen``: ``RAMP_30`` in MW per 30 minutes, or else ``RAMP_10`` or ``RAMP_AGC`` (MW per
-  minute); 0 is no limit. MOST reads the same columns (MOST user's manual, section 3).
+- MATPOWER's ``gen``: ``RAMP_30`` in MW per 30 minutes, where it is 0 ``RAMP_10`` (MW per 10
+  minutes) or else ``RAMP_AGC`` (MW per minute); 0 is no limit.
 """
 
 from __future__ import annotations
