@@ -19,7 +19,6 @@ balancing power.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.errors import GridprivWarning, InputError, check_choice, not_allowed, positive
+from gridpriv.core.errors import InputError, check_choice, not_allowed, positive, warn
 from gridpriv.core.settings import Part, choice, number
 from gridpriv.grid.case import PIECEWISE, Case, GenCost
 
@@ -262,11 +261,9 @@ def check_service(case: Case, service: Service) -> None:
     check_voll(case, service.voll)
     marginal, costliest = _costliest(case)
     if service.balancing_price <= marginal:
-        warnings.warn(
+        warn(
             f"balancing_price = {service.balancing_price:g} $/MWh is below a generator's cost: "
-            f"{costliest}; zones draw balancing power before they use it",
-            GridprivWarning,
-            stacklevel=2,
+            f"{costliest}; zones draw balancing power before they use it"
         )
 
 

@@ -20,7 +20,6 @@ wrong unit or sign, or none) state its values, so they are local.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -31,7 +30,7 @@ import numpy as np
 from scipy import sparse
 
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.errors import GridprivWarning, InputError, not_allowed
+from gridpriv.core.errors import InputError, not_allowed, warn
 from gridpriv.grid.case import Case
 from gridpriv.grid.network import Factors, islands, islands_by, laplacian
 from gridpriv.power.zone import Zone
@@ -133,12 +132,11 @@ def _from_capacity(case: Case) -> PublicDemand:
     unknown = case.bus_id[case.gen_bus[np.isposinf(capacity)]].tolist()
     if unknown:
         some = ", ".join(map(str, unknown[:5])) + (", ..." if len(unknown) > 5 else "")
-        warnings.warn(
+        warn(
             f"The public prior of demand is uninformative: the generator at bus {some} has no "
             "limit, nor have the branches around it, so the capacity of the grid is unknown. State "
             "a usual demand with --public-demand FILE.csv.",
-            GridprivWarning,
-            stacklevel=3,
+            3,
         )
         return PublicDemand(np.zeros((2, case.n_bus)), RATED_SPREAD)
     total = LOAD_SHARE * capacity[~unlimited].sum() + RATED_SHARE * capacity[unlimited].sum()
