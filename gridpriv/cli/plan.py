@@ -66,7 +66,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Run every method on demand scenarios; print ranges of cost and a recommendation."""
-    from gridpriv.grid.zoning import map_digest, zone_map
     from gridpriv.privacy.temporal import costs_over_time
     from gridpriv.zonal.forecast import forecast, methods, recommended
 
@@ -92,7 +91,6 @@ def execute(args: argparse.Namespace) -> int:
         "beta": str(chosen.beta),
         "protected_mw": case.base_mva * protected.beta,
         "total": chosen.total,
-        "map_sha256": map_digest(zone_map(case, zoning)),
         "settings": common,
         "scenarios": chosen.scenarios,
         "left_out": left_out,

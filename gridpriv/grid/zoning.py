@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -256,11 +254,6 @@ def zone_map(case: Case, zoning: Zoning) -> dict[str, str]:
     """Return the name of every bus's zone by the number of the bus, as a JSON value."""
     names = (zoning.names[z] for z in zoning.zone_of)
     return dict(zip(map(str, case.bus_id.tolist()), names, strict=True))
-
-
-def map_digest(zones: Mapping[str, str]) -> str:
-    """Return the digest of a :func:`zone_map`, which is public."""
-    return hashlib.sha256(json.dumps(sorted(zones.items())).encode()).hexdigest()
 
 
 def tie_lines(case: Case, zoning: Zoning) -> NDArray[np.bool_]:

@@ -17,7 +17,7 @@ from gridpriv.learning.accounting import protected
 from gridpriv.power.ac.state import negligible_mw
 from gridpriv.privacy.certificate import noise_caveat
 from gridpriv.privacy.settings import NO_BUDGET, NO_NOISE
-from gridpriv.report import schema, source
+from gridpriv.report import schema
 from gridpriv.report.source import (
     COMBINATION,
     budget_words,
@@ -201,8 +201,6 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
     yield schema.ZoneMeans.table, _zones_caption(study), _zones(study)
     if len(text):
         yield schema.Guarantee.table, "Privacy, nominal and certified", _private(study, text)
-    for name in source.SCHEMAS:
-        yield source.SCHEMAS[name], source.CAPTIONS[name], current.get(name, pd.DataFrame())
     yield schema.Failures.table, "Runs that did not converge or failed", _alike(noted(study))
     yield schema.Provenance.table, "This study", _provenance(study)
     yield engine.GridRow.table, "Cases", _grids(study.manifest)

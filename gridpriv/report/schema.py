@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gridpriv import assurance
 from gridpriv.core.files import make_folder, write_text
 from gridpriv.core.tables import (
     Column,
@@ -160,24 +159,6 @@ class RunOutcome(Row, name="outcome"):
     unit: Text = known("Unit: unit of the value")
 
 
-class PlannedMethod(Row, name="plan"):
-    """One method that gridpriv plan tried on sampled demand scenarios."""
-
-    release: Text = key("Release: released statistics of demand")
-    mechanism: Text = key("Noise: mechanism of the noise")
-    rounds: Text = key("Rounds: number of rounds, or central")
-    beta: Text = key("Beta: protected change of one bus's demand")
-    budget: Text = key("Budget: budget of all releases")
-    expected_error_mw: Number = known(
-        "Expected error: expected error of the release in the worst zone, as gridpriv run states it"
-    )
-    least: Number = known("Least over the AC optimum: smallest optimality gap of a scenario", "$/h")
-    median: Number = known(
-        "Median over the AC optimum: median optimality gap of the scenarios", "$/h"
-    )
-    most: Number = known("Most over the AC optimum: largest optimality gap of a scenario", "$/h")
-
-
 class Provenance(Row, name="provenance"):
     """Versions and machine of a study."""
 
@@ -199,7 +180,6 @@ ROWS = (
     Guarantee,
     ZoneMeans,
     Failures,
-    PlannedMethod,
     Provenance,
     SettingValue,
 )
@@ -219,7 +199,6 @@ DOCUMENTS: dict[str, tuple[str, type[Row]]] = {
 def described_tables() -> dict[str, Json]:
     """Return every table and document by name, with its columns, as JSON values."""
     tables: list[tuple[str, str, TableSchema]] = [(name, t.row, t) for name, t in STORED.items()]
-    tables += [(t.name, t.row, t) for t in assurance.TABLES]
     tables += [(f"report: {t.name}", t.row, t) for t in DERIVED]
     tables += [(name, row, document.table) for name, (row, document) in DOCUMENTS.items()]
     return {

@@ -10,7 +10,6 @@ import pandas as pd
 
 from gridpriv.core.store import NETWORK_TABLES, Study
 from gridpriv.core.text import Message, number_text
-from gridpriv.grid.zoning import map_digest
 from gridpriv.power.ac.state import negligible_mw
 from gridpriv.privacy.settings import NO_BUDGET, NO_NOISE
 from gridpriv.report import source
@@ -20,7 +19,7 @@ from gridpriv.report.curves import Chart
 from gridpriv.report.figures import Bars, Look, Looks, Plot, looks, split_bars
 from gridpriv.report.network import GridMap
 from gridpriv.report.plots import flows_of, loading_map, loading_noun
-from gridpriv.report.source import means_over, measured, message
+from gridpriv.report.source import means_over, message
 from gridpriv.report.tables import Table
 from gridpriv.zonal.summary import bound_in_words
 
@@ -51,7 +50,7 @@ class Section:
 def sections(study: Study, table: pd.DataFrame, tables: Iterable[Table]) -> Iterator[Section]:
     """Return the sections of a study's page, in order; the first has the page's one chart."""
     subject = Subject(study, table, {t.name: t for t in tables})
-    parts = result, cost, claims, convergence, places, privacy, planned, audited, failed, provenance
+    parts = result, cost, claims, convergence, places, privacy, failed, provenance
     return (section for make in parts if (section := make(subject)) is not None)
 
 
@@ -292,24 +291,6 @@ def _bounds(study: Study, certificates: pd.DataFrame) -> Iterator[Message]:
     for bound, names in methods.items():
         scope = f" of {' and '.join(names)}" if len(methods) > 1 else ""
         yield message("bound-source", {"of": scope, "source": bound})
-
-
-def planned(subject: Subject) -> Section | None:
-    """Return the expectations of a plan, and the values of the run."""
-    if "plan" not in subject.tables:
-        return None
-    document, notes = subject.study.manifest.get("document"), [message("plan", {})]
-    if document is not None:
-        digest = map_digest(subject.study.manifest["cases"][0]["map"])
-        notes += measured(subject.study.tables["plan"], document, digest)
-    return Section("Plan", tuple(notes), tables=subject.tables_named("plan"))
-
-
-def audited(subject: Subject) -> Section | None:
-    """Return the results of an audit or an attack."""
-    tables = subject.tables_named("audit", "attack")
-    notes = tuple(message(table.name, {}) for table in tables)
-    return Section("Audit and attack", notes, tables=tables) if tables else None
 
 
 def failed(subject: Subject) -> Section | None:

@@ -3,10 +3,6 @@
 The store's checksums detect damage. Tables that were edited and given new checksums are not
 checked; if no report can be made of them, the folder is refused.
 
-A report also includes results of a plan, an audit or an attack of the same grid. Each command
-writes a document (``plan.json``, ``audit.json``, ``attack.json``); a report takes it from its own
-folder or from one of its name in it (``plan/``).
-
 Messages of a study have codes; those of a run are in :mod:`gridpriv.zonal.messages`.
 
 Means are over seeds, with confidence intervals: a row is a method at a budget. Methods are ranked
@@ -28,17 +24,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from gridpriv.assurance import Attack, Audit
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import GridprivError, InputError
-from gridpriv.core.files import read_sealed
-from gridpriv.core.settings import names, shortest
+from gridpriv.core.settings import shortest
 from gridpriv.core.store import Study, read_study
 from gridpriv.core.tables import publish
 from gridpriv.core.text import (
     Json,
-    Message,
-    amount,
     clean,
     make_message,
     number_text,
@@ -46,107 +38,9 @@ from gridpriv.core.text import (
 )
 from gridpriv.privacy import settings as privacy
 from gridpriv.privacy.certificate import Certificate
-from gridpriv.report.schema import PlannedMethod
 from gridpriv.study.record import publish_study
 from gridpriv.study.run_folder import RUN, SERIES, run_document
 from gridpriv.zonal.documents import SERIES_FILE, RunDocument, SeriesDocument
-from gridpriv.zonal.settings import Adjacency
-
-SCHEMAS = {"plan": PlannedMethod.table, "audit": Audit.table, "attack": Attack.table}
-CAPTIONS = {
-    "plan": "Expected, on sampled demand scenarios",
-    "audit": "Epsilon, stated and measured",
-    "attack": "Demand read from messages",
-}
-CENTRAL = "central"
-ENDS = ("least", "median", "most")
-NOISE = {*names(privacy.Privacy), *names(Adjacency), "noise_schedule"} - {"perturbation"}
-"""Settings that a run reads for its noise only."""
-IN_OTHER_WORDS = {"seed", "workers", "zoning", "coordination"}
-"""Settings that do not change expectations, or that a plan has as zone map and rounds."""
-NOWHERE = dict.fromkeys(ENDS, math.nan)
-"""Of a case without costs."""
-
-
-def read_findings(folder: Path) -> dict[str, pd.DataFrame]:
-    """Return the tables (:data:`SCHEMAS`) of such results in a folder.
-
-    Raises
-    ------
-    InputError
-        For a file that is not of such a command, or was changed since.
-    """
-    rows_of = {"plan": _plan_rows, "audit": _audit_rows, "attack": _attack_rows}
-    tables = {}
-    for name, rows in rows_of.items():
-        for path in (folder / f"{name}.json", folder / name / f"{name}.json"):
-            if path.is_file():
-                try:
-                    tables[name] = table = rows(read_sealed(path))
-                    if any(pd.api.types.is_list_like(cell) for cell in table.to_numpy().flat):
-                        raise ValueError("a cell that holds a list")
-                except (ValueError, KeyError, TypeError) as error:
-                    raise InputError(
-                        f"{path} is no result of 'gridpriv {name}'"
-                        ": give the folder that the command wrote"
-                    ) from error
-                break
-    return tables
-
-
-def measured(plan: pd.DataFrame, run: Json, digest: str) -> list[Message]:
-    """Return the optimality gap of a run and the plan's expectation of its method.
-
-    ``digest`` is that of the run's zone map.
-    """
-    over = (run["final"].get("cost_of_privacy") or {}).get("optimality_gap")
-    if over is None:
-        return []
-    gap = {"gap": amount(over, "$/h")}
-    method = _method_of(run) | {"map_sha256": digest}
-    rows = plan[[all(row.get(k) == v for k, v in method.items()) for _, row in plan.iterrows()]]
-    if rows.empty or rows["median"].isna().all():
-        return [message("plan-measured-other", gap)]
-    ends = {end: amount(rows[end].iloc[0], "$/h") for end in ENDS}
-    return [message("plan-measured", gap | ends)]
-
-
-def _method_of(run: Json) -> Json:
-    """Return a run's method by the plan's name; without its noise for prior-only."""
-    settings = run["settings"]
-    difference = IN_OTHER_WORDS | (NOISE if settings["release"] == privacy.NOTHING else set())
-    central = settings["coordination"] == CENTRAL
-    rounds = {"rounds": CENTRAL if central else str(settings["rounds"])}
-    stated = {name: str(value) for name, value in settings.items() if name not in difference}
-    return {"case": run["case"]} | stated | rounds
-
-
-def _plan_rows(document: Json) -> pd.DataFrame:
-    grid = {"case": str(document["case"]), "map_sha256": str(document.get("map_sha256"))}
-    grid |= {name: str(value) for name, value in document.get("settings", {}).items()}
-    return pd.DataFrame(
-        [
-            grid
-            | {name: str(method[name]) for name in ("release", "mechanism", "rounds")}
-            | {"expected_error_mw": float(method["expected_error_mw"])}
-            | {end: float((method["over_optimum"] or NOWHERE)[end]) for end in ENDS}
-            for method in document["methods"]
-        ]
-    )
-
-
-def _audit_rows(document: Json) -> pd.DataFrame:
-    shown = ("perturbation", "mechanism", "update")
-    configuration = " ".join(str(document["settings"][name]) for name in shown)
-    return pd.DataFrame(document["statistical"]).assign(configuration=configuration)
-
-
-def _attack_rows(document: Json) -> pd.DataFrame:
-    table = pd.DataFrame(document["summary"])
-    table["recovered_pct"] = 100.0 * table["recovered"]
-    table["of_prior_pct"] = 100.0 * table["of_prior"]
-    return table
-
 
 TEMPLATES = read_templates(Path(__file__).with_name("messages.txt"))
 message = partial(make_message, TEMPLATES)
@@ -166,9 +60,6 @@ def read_source(folder: str | Path, *, public: bool = False) -> Study:
         protected = document is not None and document["settings"]["mechanism"] != "none"
         document = document and publish(document, RunDocument.table, protected=protected)
         study = publish_study(study)
-    else:
-        findings = read_findings(Path(folder))
-        study = Study(study.folder, study.manifest, study.tables | findings)
     tables = {name: _clean_table(table) for name, table in study.tables.items()}
     manifest = _clean(study.manifest | {"document": document})
     return Study(study.folder, manifest, tables)

@@ -14,7 +14,6 @@ from typing import Any
 
 import pandas as pd
 
-from gridpriv.assurance import Attack, Audit
 from gridpriv.core.errors import InputError, check_choice
 from gridpriv.core.store import Study
 from gridpriv.core.tables import Column, TableSchema
@@ -22,8 +21,6 @@ from gridpriv.core.text import PRECISION, amount, csv_text, number_text
 from gridpriv.report import source
 from gridpriv.study.record import RUNS
 
-FINDINGS = (Audit.table, Attack.table)
-"""An attack's small error is not rounding: it has reconstructed the demand."""
 POWER = ("MW", "MVAr", "MVA")
 GAP = 2
 """Characters of the space between two columns."""
@@ -69,9 +66,8 @@ class Table:
 
 def make_table(schema: TableSchema, caption: str, frame: pd.DataFrame) -> Table:
     """Return the table of the frame's columns with at least one value."""
-    units = {c.name: "" if schema in FINDINGS else c.unit for c in schema.columns}
     columns = [c for c in schema.columns if c.name in frame and frame[c.name].notna().any()]
-    cells = [_whole([cell(v, units[c.name]) for v in frame[c.name]]) for c in columns]
+    cells = [_whole([cell(v, c.unit) for v in frame[c.name]]) for c in columns]
     keys = sum(c in schema.keys for c in columns)
     return Table(schema.name, caption, tuple(columns), keys, tuple(zip(*cells, strict=True)))
 

@@ -1,8 +1,7 @@
-"""Damaged and forged results: reported, or refused with exit code 2, never a traceback.
+"""Damaged results: reported, or refused with exit code 2, never a traceback.
 
-Each kind of file that ``gridpriv report`` reads is damaged in an otherwise valid folder. For kinds
-with checks in addition to the checksum, half of the damage is *forged*: the checksum is updated, as
-an attacker would. The seed of a batch is its number; a batch runs in a separate process.
+Each kind of file that ``gridpriv report`` reads is damaged in an otherwise valid folder. The seed
+of a batch is its number; a batch runs in a separate process.
 
     pytest -m slow tests/report/test_result_mutations.py
 
@@ -12,20 +11,16 @@ reads 20,000 files of each kind; the default suite reads a sample.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
-import json
 import random
 import shutil
 import warnings
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from mutations import VALUES, damaged, in_a_process
+from mutations import damaged, in_a_process
 
-from gridpriv.assurance import independence
 from gridpriv.cli.main import main
 from gridpriv.core.store import reopen_store
 
@@ -60,84 +55,24 @@ STUDY = [
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder of results: a study, one half done, a run, each with an audit and attack."""
+    """Return a folder of results: a study, one half done, and a run."""
     place = tmp_path_factory.mktemp("whole")
-    audit = [
-        "audit",
-        *RUN,
-        "--noise-schedule",
-        "round",
-        "--runs",
-        "200",
-        "--audit-rounds",
-        "2",
-        "--levels",
-        "release",
-    ]
-    attack = ["attack", *RUN, "--mechanism", "none", "--bus", "5", "--attack-rounds", "1"]
-    demands = independence.other_demands
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(independence, "other_demands", lambda run: demands(run)[:1])
-        patch.setattr(independence, "REPEATS", 60)  # an audit of few draws has the same fields
-        patch.setattr(independence, "RUNS", 2)
-        patch.setattr(independence, "DRAWS", 150)
-        for name, words in {
-            "study": ["compare", *STUDY],
-            "run": ["run", *RUN, "--seed", "1"],
-            "audit": audit,
-            "attack": attack,
-        }.items():
-            assert main([*words, "--out", str(place / name)]) == 0
+    commands = {"study": ["compare", *STUDY], "run": ["run", *RUN, "--seed", "1"]}
+    for name, words in commands.items():
+        assert main([*words, "--out", str(place / name)]) == 0
     half = place / "half"
     shutil.copytree(place / "study", half)
     with reopen_store(half) as store:  # as an interrupt before the last run leaves it
         store.forget(list(store.stored())[-1:])
-    for name in ("audit", "attack"):
-        shutil.copy(place / name / f"{name}.json", place / "study")
     return place
 
 
-def sealed(document: dict[str, Any]) -> bytes:
-    """Return a document with the checksum of its form: SHA-256 of its sorted JSON."""
-    plain = {key: value for key, value in document.items() if key != "checksum"}
-    checksum = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
-    return json.dumps(plain | {"checksum": checksum}).encode()
-
-
-def entries(value: Any) -> list[tuple[Any, Any]]:
-    """Return the (container, key) of everything in a JSON document."""
-    paths = []
-    for key, below in value.items() if isinstance(value, dict) else enumerate(value):
-        paths.append((value, key))
-        if isinstance(below, dict | list):
-            paths += entries(below)
-    return paths
-
-
-def forged_json(content: bytes, draw: random.Random) -> bytes:
-    """Return a sealed document in which entries are gone, others' or of another kind."""
-    document = json.loads(content)
-    for _ in range(draw.randint(1, 3)):
-        container, key = draw.choice(entries(document))
-        if draw.random() < 0.3 and isinstance(container, dict) and len(document) > 1:
-            del container[key]
-        else:
-            other, place = draw.choice(entries(document))
-            values = [*VALUES, *[json.dumps(other[place])] * 3]
-            container[key] = draw.choice(values)
-    return sealed(document)
-
-
-CHECKED = ("audit", "attack")
-"""Kinds whose readers find a forgery too: the others trust what carries the right checksum."""
 KINDS: dict[str, tuple[str, str]] = {
     "manifest": ("study", "manifest.json"),
     "table": ("study", "*.parquet"),
     "part": ("half", "*.json"),
     "manifest of a run": ("run", "manifest.json"),
     "table of a run": ("run", "*.parquet"),
-    "audit": ("study", "audit.json"),
-    "attack": ("study", "attack.json"),
 }
 
 
@@ -181,10 +116,7 @@ def failures(kind: str, batch: int, count: int, whole: Path, place: Path) -> tup
     wrong, reported = [], 0
     for number in range(count):
         victim = draw.choice(victims)
-        if kind in CHECKED and draw.random() < 0.5:
-            victim.write_bytes(forged_json(files[victim], draw))
-        else:
-            victim.write_bytes(damaged(files[victim], draw))
+        victim.write_bytes(damaged(files[victim], draw))
         code, problem = read(folder, draw)
         reported += code == 0
         if problem:

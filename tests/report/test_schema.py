@@ -190,7 +190,7 @@ def test_a_header_is_title_and_unit() -> None:
 def test_the_command_lists_every_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", "--json"]) == 0
     tables = {t["name"]: t for t in json.loads(capsys.readouterr().out)["tables"]}
-    assert {*STORED, "audit", "attack", "run --json", "manifest.json"} <= set(tables)
+    assert {*STORED, "run --json", "manifest.json"} <= set(tables)
     who = {c["name"]: c["visibility"] for c in tables["rounds"]["columns"]}
     assert who["consensus_residual"] == "public"
     assert who["cost"] == who["seconds"] == who["noise_magnitude"] == "local"
