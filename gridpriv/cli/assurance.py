@@ -190,7 +190,7 @@ def execute_attack(args: argparse.Namespace) -> int:
 
 def _attack_files(result: AttackResult, curve: pd.DataFrame | None) -> Json:
     """Return the tables and figures of an attack by name."""
-    from gridpriv.report.charts import averaging_chart, epsilon_chart, error_map, errors_bars
+    from gridpriv.report.charts import error_map, errors_bars
 
     files: Json = {
         "buses": result.buses(),
@@ -199,12 +199,7 @@ def _attack_files(result: AttackResult, curve: pd.DataFrame | None) -> Json:
         "map": error_map(result),
         "map_noise_free": error_map(result, "noise-free"),
     }
-    if result.plan.totals:
-        files["epsilon"] = epsilon_chart(result)
-    if curve is not None:
-        title = f"{result.prepared.case.name}: the same demand noise, drawn each round or once"
-        files["averaging"] = averaging_chart(curve, float(result.prior_errors.mean()), title)
-    return files
+    return files if curve is None else files | {"averaging": curve}
 
 
 def _print_attack(result: AttackResult) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import gridpriv
 from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
-from gridpriv.core.errors import BudgetError, InputError, SolverError, check_choice
+from gridpriv.core.errors import BudgetError, InputError, SolverError
 from gridpriv.core.text import Json, counted, shown
 from gridpriv.grid.case import Case
 from gridpriv.zonal.settings import PRESETS, Settings
@@ -40,7 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flags.switch(parser, "--resume")
     flags.add_ledger_arguments(parser)
     flags.flag(parser, "--cluster", "ADDRESS")
-    flags.flag(parser, "--tables", "FORMAT", default="csv")
     flags.switch(parser, "--reference", argparse.BooleanOptionalAction, default=None)
     flags.switch(parser, "--dry-run")
     flags.switch(parser, "--public")
@@ -53,10 +52,6 @@ def execute(args: argparse.Namespace) -> int:
     from gridpriv.grid.scenarios import out_of_service
     from gridpriv.privacy.certificate import refuse_unprotected
 
-    if args.tables != "csv":
-        from gridpriv.zonal.tables import FORMATS
-
-        check_choice("tables", args.tables, FORMATS)
     settings = flags.run_settings(args)
     if settings.mechanism == "none" and (args.budget is not None or args.epsilon is not None):
         output.warn("run-no-noise", budget=str(settings.budget))
@@ -78,13 +73,13 @@ def execute(args: argparse.Namespace) -> int:
     if args.series is not None:
         horizon = _horizon(args, case, zoning, settings)
         if args.dry_run:
-            return _print_estimate(args, [(case, settings)] * len(horizon.series.steps))
+            return output.checked(args, len(horizon.series))
         return _run_series(args, context, horizon)
     flags.question_demand(args, case.scale_load(settings.load_scale), settings.load_scale)
     _question(case, zoning, dry=args.dry_run)
     prepared = gridpriv.prepare(case, zoning, settings)
     if args.dry_run:
-        return _print_estimate(args, [(case, settings)])
+        return output.checked(args, 1)
 
     outages = out_of_service(case, settings.outage)
 
@@ -116,19 +111,11 @@ def _question(case: Case, zoning: Zoning, *, dry: bool) -> None:
         output.warn("run-no-costs", case=case.name)
 
 
-def _print_estimate(args: argparse.Namespace, runs: list[tuple[Case, Settings]]) -> int:
-    """Print the estimated time of the runs."""
-    from gridpriv.study.comparison import estimate
-
-    work = estimate(runs, jobs=1)
-    return output.print_result(args, vars(work), lambda: print(f"{work} on idle cores"))
-
-
-def _write_copies(run_folder: RunFolder, tables: str) -> Json | None:
+def _write_copies(run_folder: RunFolder) -> Json | None:
     """Write the tables and figures of a run; plotting is imported only then."""
     from gridpriv.report.plots import write_run_copies
 
-    return write_run_copies(run_folder, tables)
+    return write_run_copies(run_folder)
 
 
 def _context(args: argparse.Namespace, folder: Path | None, settings: Settings) -> RunContext:
@@ -146,7 +133,7 @@ def _context(args: argparse.Namespace, folder: Path | None, settings: Settings) 
         transport=_transport(args, settings),
         repeat=partial(flags.command_again, args),
         progress=partial(output.progress, args),
-        copies=partial(_write_copies, tables=args.tables),
+        copies=_write_copies,
     )
 
 
@@ -258,9 +245,9 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
             run_folder.finish()
         except (BudgetError, SolverError):
             if run_folder.store.has_runs:
-                write_series_copies(run_folder, horizon, args.tables)
+                write_series_copies(run_folder, horizon)
             raise
-        document = write_series_copies(run_folder, horizon, args.tables)
+        document = write_series_copies(run_folder, horizon)
     return output.print_result(args, document, lambda: _summarise_series(document), context.out)
 
 

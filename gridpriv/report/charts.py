@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike
 
 from gridpriv.core.store import Study
 from gridpriv.core.text import Json
@@ -257,10 +256,6 @@ def _round_series(name: str, wide: pd.DataFrame) -> Series:
 
 
 PRIOR = "prior alone"
-NOISE_SCHEDULES = {
-    "round": "drawn each round (--noise-schedule round)",
-    "once": "drawn once (--noise-schedule once)",
-}
 
 
 def audit_bars(result: AuditResult) -> Bars:
@@ -302,33 +297,6 @@ def errors_bars(result: AttackResult) -> Bars:
     )
 
 
-def epsilon_chart(result: AttackResult) -> Chart:
-    """Return error against total epsilon, with the prior's and that without noise."""
-    table = result.summary()
-    swept = table[table["configuration"].str.startswith("total ")]
-    noise_free = table[
-        (table["configuration"] == "noise-free") & (table["adversary"] == "messages")
-    ]
-    series = [
-        _curve(f"reads {reads}", rows["epsilon"], rows["mae_mw"], rows["interval_mw"])
-        for reads, rows in swept.groupby("adversary", sort=False)
-    ]
-    levels = {PRIOR: table["mae_mw"].iloc[0]}
-    levels |= {"messages without noise": noise_free["mae_mw"].iloc[0]}
-    title = f"{result.prepared.case.name}: error against budget; intervals: 95 % over seeds"
-    return _chart(title, "total epsilon of the run", series, levels)
-
-
-def averaging_chart(table: pd.DataFrame, prior_mw: float, title: str) -> Chart:
-    """Return error against observed rounds, for noise drawn each round and drawn once."""
-    series = []
-    for noise_schedule, label in NOISE_SCHEDULES.items():
-        rows = table[table["noise_schedule"] == noise_schedule].groupby("rounds")["mae_mw"]
-        mean, half = rows.mean(), 1.96 * rows.std().fillna(0.0) / np.sqrt(rows.count())
-        series.append(_curve(label, mean.index, mean, half))
-    return _chart(title, "observed rounds", series, {PRIOR: prior_mw})
-
-
 def error_map(result: AttackResult, label: str | None = None) -> GridMap:
     """Return a map of each attacked bus's error over the prior's; dark is least protected."""
     case, zoning = result.prepared.case, result.prepared.zoning
@@ -342,26 +310,6 @@ def error_map(result: AttackResult, label: str | None = None) -> GridMap:
         values=shades,
         limits=(0.0, 1.0),
         value_label="error / error of the prior (0: known, 1: no better than the prior)",
-    )
-
-
-def _curve(name: str, across: ArrayLike, mean: ArrayLike, half: ArrayLike) -> Series:
-    x, y, h = (np.asarray(v, dtype=float) for v in (across, mean, half))
-    h = np.nan_to_num(h)
-    return Series(name, tuple(x), tuple(y), tuple(y - h), tuple(y + h))
-
-
-def _chart(title: str, x_label: str, curves: list[Series], levels: dict[str, float]) -> Chart:
-    series = (*curves, *(Series(n, (), (float(v),), flat=True) for n, v in levels.items()))
-    return Chart(
-        title,
-        x_label,
-        "mean error of a bus (MW)",
-        series,
-        "MW",
-        x_log=True,
-        bars=True,
-        size=(6.4, 4.0),
     )
 
 

@@ -51,7 +51,7 @@ from gridpriv.zonal.documents import SERIES_FILE, SeriesDocument
 from gridpriv.zonal.horizon import Horizon, HorizonResult, Stream
 from gridpriv.zonal.prepared import zone_certificates
 from gridpriv.zonal.result import RunResult, totals
-from gridpriv.zonal.tables import frames_json, result_tables
+from gridpriv.zonal.tables import result_tables
 
 SIZE: Size = (6.4, 3.2)
 """Inches."""
@@ -326,21 +326,14 @@ STATE = ("res_bus", "res_line", "res_gen", "res_shed")
 COPIED = ("rounds", "zones", "buses", "zone_prices", "tie_prices", "binding")
 
 
-def write_run_copies(run_folder: RunFolder, tables: str = "csv") -> Json | None:
-    """Write tables and pictures of a run; return its document, None without one.
-
-    Parameters
-    ----------
-    tables : {'csv', 'parquet', 'json'}
-        Of ``res_bus``, ``res_line``, ``res_gen`` and ``res_shed``; Parquet is the format of the
-        store.
-    """
+def write_run_copies(run_folder: RunFolder) -> Json | None:
+    """Write tables and pictures of a run; return its document, None without one."""
     store, runs = run_folder.store, run_folder.runs
     study, document = read_study(store.folder), run_document(store.folder)
     if document is None:
         return None
     document.pop("repeat", None)  # of the folder alone
-    _write_tables(store, study, tables)
+    _write_tables(store, study)
     folder, private = study.folder, not study.public
     zones = zones_map(runs.case, runs.zoning)
     write_figure(zones, folder / "zones.png", private=private)
@@ -357,7 +350,7 @@ def write_run_copies(run_folder: RunFolder, tables: str = "csv") -> Json | None:
     return document
 
 
-def write_series_copies(run_folder: RunFolder, horizon: Horizon, tables: str = "csv") -> Json:
+def write_series_copies(run_folder: RunFolder, horizon: Horizon) -> Json:
     """Write ``horizon.json``, tables and a picture of a series; return its document."""
     store = run_folder.store
     study = read_study(store.folder)
@@ -366,7 +359,7 @@ def write_series_copies(run_folder: RunFolder, horizon: Horizon, tables: str = "
         seconds = timing[["run", "total"]].rename(columns={"total": "seconds"})
         steps = steps.merge(seconds, on="run")
     store.text("steps.csv", frame_csv(_copied(steps)))
-    _write_tables(store, study, tables)
+    _write_tables(store, study)
     plan = plan_tables(study.folder)
     for name, rows in plan.items():
         if rows:
@@ -379,16 +372,13 @@ def write_series_copies(run_folder: RunFolder, horizon: Horizon, tables: str = "
     return document
 
 
-def _write_tables(store: Store, study: Study, state: str) -> None:
-    for name in (*COPIED, *(STATE if state == "csv" else ())):
+def _write_tables(store: Store, study: Study) -> None:
+    for name in (*COPIED, *STATE):
         table = study.tables.get(name)
         if table is not None and len(table):
             store.text(f"{name}.csv", frame_csv(_copied(table)))
         elif name in COPIED and not study.public:
             store.text(f"{name}.csv", frame_csv(pd.DataFrame(columns=STORED[name].names)))
-    if state == "json" and "res_bus" in study.tables:
-        state_tables = {name: _copied(study.tables[name]) for name in STATE}
-        store.text("tables.json", frames_json(state_tables))
 
 
 def _copied(table: pd.DataFrame) -> pd.DataFrame:

@@ -279,7 +279,6 @@ def _owners(study: Study, case: str, runs: pd.DataFrame) -> list[dict[str, str] 
 def _by_run(charges: pd.DataFrame, number: str) -> dict[str, dict[str, Counter[Charge]]]:
     """Return the charges of every run by owner; ``number`` is ``count`` or ``drawn``."""
     by_run: dict[str, dict[str, Counter[Charge]]] = {}
-    number = number if number in charges else "count"  # a folder of an earlier version
     columns = charges[["run", "owner", "kind", "parameter", "second", number]]
     for run, owner, kind, parameter, second, count in columns.itertuples(index=False):
         charge = Charge(str(kind), float(parameter), float(second))

@@ -421,6 +421,6 @@ def _releases(
         norm = norms.get(row["norm"], row["norm"])
         sensitivity = Sensitivity(row["sensitivity"], norm, row["bound_source"], row["share"])
         release = Release(mechanism, sensitivity, row["assumed"])
-        if count := row.get(number, row["count"]):  # without it in a folder of an earlier version
+        if count := row[number]:
             counts.setdefault(row["zone"], Counter())[release] += count
     return counts

@@ -1,4 +1,4 @@
-"""A grid's state as tables with pandapower's names, as CSV, Parquet or JSON files, and as a net.
+"""A grid's state as tables with pandapower's names, as a case file, and as a pandapower net.
 
 Every value depends on private demand, directly or through dispatch: tables and nets are *local*,
 and no public export contains them.
@@ -7,8 +7,6 @@ and no public export contains them.
 from __future__ import annotations
 
 import copy
-import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,8 +26,6 @@ from gridpriv.grid.pandapower_tables import PandapowerLink
 from gridpriv.grid.pandapower_writer import write_net
 from gridpriv.grid.powsybl import WRITTEN, write_powsybl
 from gridpriv.power.ac.state import GridState
-
-FORMATS = ("csv", "parquet", "json")
 
 
 def result_tables(solution: GridState) -> dict[str, DataFrame]:
@@ -135,15 +131,6 @@ def generator_output(solution: GridState, rows: NDArray[np.int64]) -> DataFrame:
             "vm_pu": solution.vm[bus],
         }
     )
-
-
-def frames_json(tables: Mapping[str, DataFrame]) -> str:
-    """Return tables as one JSON document, by row; a missing value is null."""
-    document = {
-        name: json.loads(table.to_json(orient="records", double_precision=15))
-        for name, table in tables.items()
-    }
-    return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
 SMALLEST_MVA = 1e-9

@@ -23,7 +23,6 @@ from gridpriv.consortium import parties
 from gridpriv.grid import partition
 from gridpriv.learning import LearnSettings, make_learn_settings
 from gridpriv.study import make_plan, plan, read_plan
-from gridpriv.zonal import tables
 
 
 def leaves(parser: argparse.ArgumentParser, name: str) -> Iterator[tuple[str, argparse.Namespace]]:
@@ -278,7 +277,6 @@ def test_older_names_of_flags_are_read(words: list[str], name: str, value: str) 
         ("--format", f"{' | '.join([*report.FORMATS, 'none'])}"),
         ("report --format", f"{' | '.join(report.FORMATS)}"),
         ("report --figures", f": {' | '.join(report.PICTURES)}"),
-        ("run --tables", f": {' | '.join(tables.FORMATS)}"),
         ("--log", f": {' | '.join(parties.LEVELS)}"),
         ("audit --levels", " | ".join(LEVELS[1:])),
         (

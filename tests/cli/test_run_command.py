@@ -184,17 +184,6 @@ def test_a_folder_holds_settings_tables_and_figures(capsys, tmp_path):
     assert served == pytest.approx((demand - shed.p_mw).to_numpy(), abs=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["parquet", "json"])
-def test_result_tables_in_another_format(capsys, tmp_path, kind):
-    words = ("run", "case14", "--rounds", "1", "--mechanism", "none", "--solver", "clarabel")
-    assert call(capsys, *words, "--tables", kind, "--out", str(tmp_path / "run"))[0] == 0
-    names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert {"parquet": "res_line.parquet", "json": "tables.json"}[kind] in names
-    code, _, err = call(capsys, *words, "--tables", "xls")
-    assert code == 2
-    assert "one of csv, parquet, json" in err
-
-
 def test_a_public_export_holds_nothing_computed_from_demand(capsys, tmp_path):
     document = as_json(
         capsys,

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from gridpriv.core.errors import InputError
 from gridpriv.core.store import Study
-from gridpriv.report.charts import averaging_chart, cost_charts, round_charts, step_charts
+from gridpriv.report.charts import cost_charts, round_charts, step_charts
 from gridpriv.report.curves import Chart, Series
 from gridpriv.report.figures import Bar, Bars, figure_bytes, looks, swatch, to_svg, write_figure
 from gridpriv.report.source import cost_metric, named_runs, summary
@@ -415,14 +415,3 @@ def test_a_panel_of_zeros_is_left_to_the_table(study: Study, mw: float, shown: b
     titles = [each.title for each in cost_charts(table, {})]
     assert titles
     assert any("load shedding" in title for title in titles) == shown
-
-
-def test_errors_by_observed_rounds_are_drawn_for_both_noise_schedules() -> None:
-    rows = [
-        {"noise_schedule": schedule, "rounds": rounds, "seed": seed, "mae_mw": 1.0 / rounds}
-        for schedule in ("round", "once")
-        for rounds in (1, 10)
-        for seed in (0, 1)
-    ]
-    chart = averaging_chart(pd.DataFrame(rows), 2.0, "averaging")
-    assert [len(series.x) for series in chart.series] == [2, 2, 0]

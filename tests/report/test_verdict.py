@@ -400,8 +400,8 @@ def test_a_method_below_the_budget_is_named_with_the_cause() -> None:
     study = made(noise_free(8000.0), method("a", [8400.0, 8420.0], total_epsilon=3.86))
     (text,) = texts_of(study, "budget-unused")
     assert 'below the budget for "a" (3.86 of 5): runs ended before' in text
-    noise = {"owner": "1", "kind": "split-laplace", "parameter": 3.5, "second": 0.7, "count": 20}
-    charges = pd.DataFrame({"run": study.runs.run}).assign(**noise)
+    noise = {"owner": "1", "kind": "split-laplace", "parameter": 3.5, "second": 0.7}
+    charges = pd.DataFrame({"run": study.runs.run}).assign(**noise, count=20, drawn=20)
     tree = replace(study, tables=study.tables | {"charges": charges})
     assert codes(tree) & UNUSED == {"budget-unused-tree"}
     pure = method("a", [8400.0, 8420.0], total_epsilon=3.86, budget="total:5")
