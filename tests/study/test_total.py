@@ -55,7 +55,7 @@ def made(runs: list[dict], charges: list[tuple], maps: dict[str, dict[str, str]]
     manifest = {"cases": [{"case": "c", "zoning": z, "map": m} for z, m in maps.items()]}
     tables = {
         "runs": pd.DataFrame([common | run for run in runs]),
-        "charges": pd.DataFrame(charges, columns=columns),
+        "charges": pd.DataFrame(charges, columns=columns).assign(drawn=lambda c: c["count"]),
     }
     return Study(Path(), manifest, tables)
 
