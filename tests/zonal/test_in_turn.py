@@ -13,6 +13,7 @@ from gridpriv.power.ac.grid_redispatch import MOST_PASSES
 from gridpriv.power.ac.zone_redispatch import Boundary, ZonePlan
 from gridpriv.power.zone_agent import ZoneAgent
 
+STRONG = {"budget": "total:1", "beta": "10 MW"}
 CASE30 = "tests/data/pglib/pglib_opf_case30_ieee.m"
 
 
@@ -127,3 +128,34 @@ def test_where_nothing_is_shed_no_start_prices_deviations_as_shedding(
     assert result.redispatch.status == "feasible"
     assert sum(item is not None for item in boundaries) > 3  # else nobody replans
     assert not any(item is not None and item.firm for item in boundaries)
+
+
+@pytest.mark.parametrize(
+    ("name", "zones", "seed", "noise", "first", "replans"),
+    [
+        ("case14", 3, 1, {}, {True}, set()),  # a small expected error
+        ("case39", 3, 5, STRONG, {True, False}, {True}),  # the other start is no cheaper
+        ("case57", 3, 2, STRONG, {True, False}, {False}),
+        ("case30", 4, 4, STRONG, {True, False}, {True, False}),  # congested: some replan alone
+    ],
+)
+def test_zones_replan_from_the_better_start(
+    name: str,
+    zones: int,
+    seed: int,
+    noise: dict[str, str],
+    first: set[bool],
+    replans: set[bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each set has True for plans that value tie-end voltages, and False for others."""
+    boundaries = requested_plans(monkeypatch)
+    case = load_case(name)
+    settings = make_settings(coordination="central", seed=seed, **noise)
+    result = run(case, partition(case, zones), settings)
+    assert result.redispatch.status == "feasible"
+    assert result.physical["shed_mw"] == pytest.approx(0.0, abs=1e-3)
+    plans = [(b.reaction is not None, b.valuation is not None) for b in boundaries if b]
+    assert {valued for again, valued in plans if not again} == first
+    assert {valued for again, valued in plans if again} == replans
+    assert sum(not again for again, _ in plans) == len(first) * zones
