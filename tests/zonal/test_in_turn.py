@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gridpriv import load_case, make_settings, partition, run, shipped_zoning
+from gridpriv import acopf, load_case, make_settings, partition, run, shipped_zoning
 from gridpriv.cli.main import main
 from gridpriv.power.ac import grid_redispatch
 from gridpriv.power.ac.grid_redispatch import MOST_PASSES
@@ -159,3 +159,22 @@ def test_zones_replan_from_the_better_start(
     assert {valued for again, valued in plans if not again} == first
     assert {valued for again, valued in plans if again} == replans
     assert sum(not again for again, _ in plans) == len(first) * zones
+
+
+def test_zones_that_shed_load_move_to_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outcomes within the limits shed 192 MW, others less; some of the way keeps the limits."""
+    moves, honest = [], grid_redispatch._moved
+
+    def watched(search, best):
+        moves.append((best, honest(search, best)))
+        return moves[-1][1]
+
+    monkeypatch.setattr(grid_redispatch, "_moved", watched)
+    case = load_case("case9").scale_load(2.7)
+    settings = make_settings(coordination="central", seed=1, **STRONG)
+    result = run(case, partition(case, 3), settings)
+    ((before, after),) = moves
+    assert before.status == after.status == result.redispatch.status == "feasible"
+    least = acopf(case, "shed").state.shed_mw
+    assert least <= result.physical["shed_mw"] <= before.state.shed_mw - 5.0
+    assert result.physical["replans"] == before.replans

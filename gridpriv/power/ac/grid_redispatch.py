@@ -9,7 +9,9 @@ violation that its neighbours can correct. From the second replan on, neighbours
 voltages stay outside their band replan too, on request. Where load is still shed or a limit
 violated, zones replan one at a time, subject only to the model of the grid beyond. While a zone
 sheds load, zones that curtail generation replan too, for their surplus may serve it. A zone that
-sheds as much as an AC optimum of its true demand does not replan within limits.
+sheds as much as an AC optimum of its true demand does not replan within limits. Where load is shed
+at the end, all zones move their set points towards outcomes that shed less but exceed limits, as
+far as the limits allow: flows and voltages change almost linearly in between.
 
 Requests. A zone can only change voltages that its own generators reach. Where its replan leaves a
 voltage outside the band, it requests from its neighbours to change the voltages of the buses that
@@ -23,7 +25,7 @@ certificate covers it (docs/threat-model.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -85,6 +87,9 @@ MOST_DAMPED, MOST_IDLE_TOGETHER = 10, 3
 which they end."""
 RESTART_FACTOR = 10.0
 """Factor on the least severity, and its least value in MW, beyond which a restart ends."""
+MOST_NEAR, MOST_HALVINGS = 8, 6
+"""Number of infeasible outcomes towards which zones move from one that sheds load; halvings of each
+move."""
 MOST_CUTS = 8
 """Steps of emergency load shedding and curtailment."""
 VIOLATION_SEVERITY = 10.0
@@ -301,6 +306,8 @@ class _RedispatchSearch:
         As of :func:`gridpriv.power.zone.owner_of`.
     least_shed : (zones,)
         As of :func:`redispatch_grid`; 0 where it is not known.
+    near : list of GridRedispatch
+        Infeasible outcomes of the least severity so far.
     """
 
     case: Case
@@ -311,6 +318,7 @@ class _RedispatchSearch:
     equivalent: Callable[[int], ExternalEquivalent | None]
     owners: Ints
     least_shed: Floats
+    near: list[GridRedispatch] = field(default_factory=list)
 
     def better(self, *outcomes: GridRedispatch) -> GridRedispatch:
         """Return the best outcome of different searches, the first of equal ones."""
@@ -345,7 +353,12 @@ class _RedispatchSearch:
         except PowerFlowError as error:
             return GridRedispatch(None, str(error), tuple(plans), scheduled, replans)
         state = replace(state, deviation=state.interchange - scheduled)
-        return GridRedispatch(state, "", tuple(plans), scheduled, replans)
+        outcome = GridRedispatch(state, "", tuple(plans), scheduled, replans)
+        if outcome.status == "infeasible":
+            self.near.append(outcome)
+            self.near.sort(key=lambda item: item.severity)
+            del self.near[MOST_NEAR:]
+        return outcome
 
     def first(self, start: Sequence[Boundary]) -> GridRedispatch:
         """Return the AC redispatch of every zone's first plan."""
@@ -465,6 +478,27 @@ def _replanned(
     return search.better(last, best)
 
 
+def _moved(search: _RedispatchSearch, best: GridRedispatch) -> GridRedispatch:
+    """Move all zones' set points towards infeasible outcomes that shed less, within the limits."""
+    for other in tuple(search.near):
+        begin, share = best, 0.0
+        if begin.state is None or other.state is None or other.state.shed_mw >= begin.state.shed_mw:
+            continue
+        change = other.state.interchange - begin.state.interchange
+        for halving in range(1, MOST_HALVINGS + 1):
+            trial = share + 0.5**halving
+            plans = [
+                old.toward(new, trial) for old, new in zip(begin.plans, other.plans, strict=True)
+            ]
+            current = begin.state.interchange + trial * change
+            after = search.redispatched(begin.scheduled, current, plans, begin)
+            after = replace(after, replans=begin.replans)
+            within = len(after.violations) <= len(begin.violations)
+            if within and search.better(best, after) is after:
+                best, share = after, trial
+    return best
+
+
 def _priced(boundaries: Sequence[Boundary], factor: float) -> list[Boundary]:
     """Return boundaries with a factor on the price of violated limits."""
     return [replace(b, violation_price=factor * b.violation_price) for b in boundaries]
@@ -558,8 +592,9 @@ def redispatch_grid(
     start with interchange deviations at the price of load shedding (unless nothing is shed), then
     with less firmness (``FIRMNESS_FACTORS``), then from the last start at firmness 1.
     Where only the cost is high, all zones also take damped steps together, from their first plans
-    and from the best outcome. The best outcome has the least severity, including excessive
-    balancing power (``BALANCING_SEVERITY``), then the least cost with balancing power.
+    and from the best outcome. Where load is still shed, they move towards the infeasible outcomes
+    of the least severity. The best outcome has the least severity, including excessive balancing
+    power (``BALANCING_SEVERITY``), then the least cost with balancing power.
 
     Parameters
     ----------
@@ -604,6 +639,8 @@ def redispatch_grid(
         new = planned or search.restarted(start, best)
         if planned or not new.severity > RESTART_FACTOR * best.severity > RESTART_FACTOR**2:
             best = search.better(best, _replanned(search, start, new))
+    if best.status != "infeasible" and search.shedding(best):
+        best = _moved(search, best)
     for free in (True, False):
         if search.exceeds_cost(best, first):
             best = search.better(best, _damped(search, first if free else best, free=free))
