@@ -287,15 +287,17 @@ def _verdict(document: Json) -> str:
         return output.worded("security-not-known", on=on, screened=screened, outages=outages)
     cut_off = [row for row in rows if row["shed_mw"] > 0.0]
     shed = [f"{row['name']} {row['shed_mw']:.4g} MW" for row in cut_off]
-    diverged = [row["name"] for row in rows if row["status"] == "diverged"]
+    lost = [row["name"] for row in rows if row["status"] == "diverged"]
+    violated = sum(bool(row["violations"]) for row in rows)
+    events = (
+        f"limits are violated after {violated} of {outages}",
+        f"load is shed after {len(shed)}{_some(shed)}" if shed else "none sheds load",
+        f"{len(lost)} have no AC state{_some(lost)}" if lost else "all have an AC state",
+    )
     return output.worded(
         "security-not-secure",
         on=on,
-        violated=sum(bool(row["violations"]) for row in rows),
-        outages=outages,
-        shed=f"{len(shed)}{_some(shed)}",
-        diverged=f"{len(diverged)}",
-        more=_some(diverged),
+        events=f"{events[0]}, {events[1]}, and {events[2]}",
         unknown=f"; {screened} are not known (--screen)" if screened else "",
         other=other,
     )

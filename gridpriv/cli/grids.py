@@ -26,7 +26,7 @@ LISTED = {
     "source": "source",
 }
 OF_ZONES = [
-    *("zone", "buses", "buses over mean", "tie lines", "generators"),
+    *("zone", "buses", "buses / mean", "tie lines", "generators"),
     *("load MW", "capacity MW", "connected"),
 ]
 
@@ -159,9 +159,10 @@ def execute_zones(args: argparse.Namespace) -> int:
 
 def _print_zones(document: Json) -> None:
     zones = document["zones"]
+    number = counted(len(zones), "zone")
     title = (
-        f"{document['case']}: {counted(document['buses'], 'bus')} in "
-        f"{counted(len(zones), 'zone')} ({document['source']}), "
+        f"{document['case']}: {counted(document['buses'], 'bus')} in {number} "
+        f"({document['source'].removesuffix(f', {number}')}), "
         f"{counted(document['tie_lines'], 'tie line')}"
     )
     print_table(title, OF_ZONES, [list(zone.values()) for zone in zones])

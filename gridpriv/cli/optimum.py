@@ -121,14 +121,15 @@ def _print_bound(document: Json, prices: Floats, buses: Ints) -> None:
     """Print the bound, if there is one."""
     if document["bound"] is None:
         return
+    error = (document["relative_error"] or 0.0) * max(abs(document["bound"]), 1.0)
     rows: list[list[object]] = [
         ["load shedding, lower bound", amount(document["shed_mw"], "MW"), "MW"],
         [
             f"lower bound of {BOUNDED[document['objective']]}",
-            f"{document['bound']:.7g}",
+            f"{document['bound']:.7g}" if document["bound"] > error else "0, to solver accuracy",
             document["unit"],
         ],
-        ["relative error of the lower bound (estimated)", document["relative_error"], ""],
+        ["error of the lower bound (estimated)", error, document["unit"]],
         ["status", document["status"], ""],
         ["solver", document["solver"], ""],
         ["run time", document["seconds"], "s"],

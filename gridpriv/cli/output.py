@@ -40,7 +40,8 @@ def print_result(
     elif not args.quiet:
         summarise()
         if written is not None:
-            console().print(f"Written to {written}", soft_wrap=True)  # paths stay whole
+            kind = "folder " if Path(written).is_dir() else ""
+            console().print(f"Written to {kind}{written}", soft_wrap=True)  # paths stay whole
     return code
 
 

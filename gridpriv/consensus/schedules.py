@@ -211,7 +211,7 @@ Step = Literal["nonsmooth", "smooth", "strongly-convex"]
 
 @dataclass(frozen=True, kw_only=True)
 class Rounds(Part):
-    """Rounds, local updates, step size and penalty; the penalty is that of consensus ADMM."""
+    """Rounds, local updates, step size and penalty of ADMM."""
 
     rounds: int = count(
         20, "maximum number T of ADMM rounds; rounds on the AC equations end by themselves"
@@ -226,6 +226,4 @@ class Rounds(Part):
         "geometric:INITIAL,FACTOR,INTERVAL,MAX",
         kinds=PenaltySchedule,
     )
-    workers: int = count(
-        1, "worker processes for the zones of one run; results do not depend on their number"
-    )
+    workers: int = count(1, "processes for the zones of one run, without effect on results")

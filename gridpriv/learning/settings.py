@@ -324,7 +324,7 @@ class LearnSettings(Model, Samples, Rounds, Privacy):
         "noise",
         "simulated",
         help="source of randomness: simulated (repeatable, no protection) or secure (system "
-        "entropy; not with dvp, nor with --sensitivity published)",
+        "entropy; not with dvp, nor with published sensitivity)",
     )
     perturbation: Literal["objective", "output"] = changed(
         Privacy,

@@ -87,5 +87,5 @@ class Sensitivity:
         """Return the sensitivity enlarged by a share of it, for errors of solvers."""
         if not share:
             return self
-        why = f"{self.bound_source}; increased by {share:.0%} for the error of the solver"
+        why = f"{self.bound_source}; increased by {100.0 * share:.0f} % for the error of the solver"
         return Sensitivity((1.0 + share) * self.value, self.norm, why)

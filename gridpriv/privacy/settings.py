@@ -325,14 +325,13 @@ class Privacy(Part):
     perturbation: Target = choice(
         "demand",
         PERTURBED,
-        "noisy quantity: the demand that zones release; or, in published methods, the objective or "
-        "the output of each local update",
+        "noisy quantity: the demand that zones release, or (published methods) the objective or "
+        "output of each local update",
     )
     sensitivity: SensitivityBound = choice(
         "proven",
         get_args(SensitivityBound),
-        "sensitivity bound that sets the noise scale: proven here, or as published with the "
-        "algorithm",
+        "sensitivity that sets the noise scale: proven, or as published with the algorithm",
     )
     budget: Budget = notation(
         Budget("total", 5.0),
@@ -350,7 +349,7 @@ class Privacy(Part):
     )
     target_delta: float = number(
         1e-5,
-        "delta at which total epsilon is reported, in addition to the pure total, if any",
+        "delta of the reported total epsilon (the pure total, if any, is reported too)",
         check_delta,
     )
     noise: Noise = choice(

@@ -60,7 +60,7 @@ def simulation_caveat(study: Study) -> str:
     if noisy.empty or ("noise" in noisy and (noisy["noise"] == "secure").all()):
         return ""
     mechanisms = noisy.get("mechanism", ())
-    secure = "as in every study; a run can use --noise secure"
+    secure = "as in every study of grids; a run can use --noise secure"
     return noise_caveat(noisy["budget"].iloc[0], "simulated", *mechanisms, secure=secure)
 
 

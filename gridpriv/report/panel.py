@@ -21,7 +21,7 @@ from gridpriv.zonal.opening import CONVERGED_RESIDUAL
 from gridpriv.zonal.summary import (
     EXTREME,
     FEASIBILITY,
-    SAVED,
+    RELEASE_VALUE,
     noise,
     results,
     scaled_beta,
@@ -75,7 +75,7 @@ def run_card(document: Json, study: Study | None = None) -> Card:
     facts += [
         Fact(_label(str(name)), f"{value} {unit}".rstrip(), f"{note}{guess}")
         for name, value, unit, note in results(document)
-        for guess in (_prior(document["settings"]) if name == SAVED else "",)
+        for guess in (_prior(document["settings"]) if name in RELEASE_VALUE else "",)
         if name != "load shedding" and not str(name).startswith(EXTREME)
     ]
     if study is not None:
@@ -112,7 +112,7 @@ def _state(tables: Mapping[str, pd.DataFrame]) -> Iterator[Fact]:
         at = f"branch {worst['from_bus']}-{worst['to_bus']}"
         yield Fact("Worst loading", f"{worst['loading_percent']:.0f} %", at, state)
     else:
-        yield Fact("Worst loading", "not known", "no branch has a rating")
+        yield Fact("Worst loading", "n/a", "no branch has a rating")
     energized = buses[buses["vm_pu"] > 0]
     if energized.empty:
         yield Fact("Voltages", "0 p.u.", "no bus is energized")
@@ -375,7 +375,7 @@ class Panel:
         if math.isfinite(row.ac_feasible):
             feasible = round(row.ac_feasible * row.seeds)
             state = "good" if feasible == row.seeds else "bad"
-            note = "runs of this method at this budget"
+            note = "of this method at this budget"
             yield Fact("AC-feasible", f"{feasible} of {counted(row.seeds, 'run')}", note, state)
         if math.isfinite(row.redispatch_shed_mw) and metric.key != "redispatch_shed_mw":
             shed = amount(row.redispatch_shed_mw, "MW")
@@ -563,7 +563,8 @@ def named(names: object) -> str:
     listed = [str(name) for name in names]  # type: ignore[attr-defined]
     if len(listed) > MOST_NAMED:
         return f"{len(listed)} methods"
-    return ", ".join(map(quoted, listed))
+    *first, last = map(quoted, listed)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def interval_of(row: pd.Series, metric: source.Metric) -> str:

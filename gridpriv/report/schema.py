@@ -38,9 +38,9 @@ from gridpriv.zonal import documents
 from gridpriv.zonal.documents import BusRow, OfBus, OfZone, RunSummary, ZoneRow
 
 CERTIFIED = frozenset({"epsilon_certified", "certified", "total_pure", "total_epsilon", "total"})
-"""Columns of certificates: their headers say that simulated noise counts as secure."""
+"""Columns of certificates: their headers say that the noise was not secure."""
 
-MARK = "simulated noise counted as secure"
+MARK = "if simulated noise were secure"
 
 
 def marked(column: Column) -> Column:
@@ -240,7 +240,9 @@ class RelaxationDocument(Row, name="relax"):
     objective: Text = known("Objective: imbalance or cost")
     bound: Number = private("Bound: lower bound of the objective, in ``unit``")
     unit: Text = known("Unit: of the bound")
-    relative_error: Number = private("Relative error: of the bound")
+    relative_error: Number = private(
+        "Relative error: estimated error of the bound, relative to it; absolute below 1"
+    )
     status: Text = private("Status: of the solver")
     solver: Text = known("Solver: its name")
     seconds: Number = private("Time: wall clock")

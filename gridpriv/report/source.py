@@ -119,7 +119,7 @@ def fitting(folder: Path) -> Iterator[None]:
         ) from error
 
 
-UNITS = ("%", "$/h", "MW", "p.u.", "p.u. squared")
+UNITS = ("%", "$/h", "MW", "p.u.", "p.u.^2")
 """Units written after a number in sentences; others are words that the name implies."""
 
 
@@ -191,11 +191,11 @@ BY_ROUND = (
     *OF_LEARNING,
     Metric("consensus_residual_max", "Distance of local models", "2-norm", RELEASES),
     PLAN_COST,
-    Metric("objective", "Squared imbalance", "p.u. squared", DEMAND, 1e-6),
+    Metric("objective", "Squared imbalance", "p.u.^2", DEMAND, 1e-6),
     RESIDUAL,
     Metric("dual_residual", "Dual residual", "unit: see note", RELEASES),
 )
-ROUND_SHED = Metric("plan_shortage_mw", "Shortage in the convex model", "MW", DEMAND)
+ROUND_SHED = Metric("plan_shortage_mw", "Shortage of the convex model", "MW", DEMAND)
 BY_STEP = (Metric("demand_mw", "Demand", "MW", DEMAND), COST, REDISPATCH_SHED, RESIDUAL)
 """Values of a series, the residual last: with others only its table is shown."""
 

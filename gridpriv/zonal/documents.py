@@ -67,20 +67,23 @@ class PlanBalance(Row):
     """Balance of the plan of the last round with true demand: not load shedding."""
 
     plan_shortage_mw: Number = private(
-        "Shortage of the plan: active demand above the supply of the last round's plan, before "
-        "redispatch; with noise above 0 even where no load is shed; negative at a bus with "
-        "surplus",
+        "Shortage of the convex model: sum over buses of active demand above the supply in the "
+        "last round, before redispatch; can exceed the load, and is not load shedding; negative "
+        "at a bus with surplus",
         at="final.plan_shortage_mw",
     )
     plan_surplus_mw: Number = private(
-        "Surplus of the plan: supply of the last round's plan above active demand, before "
-        "redispatch",
+        "Surplus of the convex model: sum over buses of supply above active demand in the last "
+        "round, before redispatch",
         at="final.plan_surplus_mw",
     )
     plan_shortage_mvar: Number = private(
-        "Reactive shortage of the plan: reactive demand over supply", at="final.plan_shortage_mvar"
+        "Reactive shortage of the convex model: reactive demand over supply",
+        at="final.plan_shortage_mvar",
     )
-    plan_surplus_mvar: Number = private("Reactive surplus of the plan: reactive supply over demand")
+    plan_surplus_mvar: Number = private(
+        "Reactive surplus of the convex model: reactive supply over demand"
+    )
 
 
 class PlanCost(Row):
@@ -89,7 +92,7 @@ class PlanCost(Row):
     objective: Number = private(
         "Squared imbalance: squared imbalance at true demand, the objective of --objective "
         "imbalance",
-        "p.u. squared",
+        "p.u.^2",
         at="final.objective",
     )
     cost: Number = private("Cost of the plan: generation cost of the last round's plan", "$/h")
@@ -383,7 +386,7 @@ class RunSummary(RedispatchSummary):
     consensus_residual: Number = like(Residuals, "consensus_residual")
     plan_shortage_mw: Number = like(PlanBalance, "plan_shortage_mw")
     plan_surplus_mw: Number = like(PlanBalance, "plan_surplus_mw")
-    imbalance_mw: Number = private("Imbalance of the convex model: plan's shortage plus surplus")
+    imbalance_mw: Number = private("Imbalance of the convex model: shortage plus surplus")
     plan_shortage_mvar: Number = like(PlanBalance, "plan_shortage_mvar")
     redispatch_shed_mw: Number = like(BusRow, "redispatch_shed_mw")
     noise_magnitude: Number = like(RoundRow, "noise_magnitude")

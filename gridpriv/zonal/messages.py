@@ -18,7 +18,6 @@ from gridpriv.core.text import (
     counted,
     differs,
     make_message,
-    number_text,
     read_templates,
     shown,
 )
@@ -86,12 +85,21 @@ def _meter(document: Json) -> Iterator[tuple[str, Json]]:
     yield from hold_messages(document["final"].get("hold"))
 
 
+LIMITED = {
+    "line": "rating of branch",
+    "angle": "angle difference of branch",
+    "voltage": "voltage at bus",
+    "generator P": "active output at bus",
+    "generator Q": "reactive output at bus",
+}
+"""Limited quantities in words, by kind."""
+
+
 def limits_named(violations: list[Json]) -> str:
     """Return the largest violations as a sentence."""
     largest = sorted(violations, key=lambda row: -row["amount"])
     named = [
-        f"{row['kind']} at {'branch' if row['kind'] in ('line', 'angle') else 'bus'} {row['at']} "
-        f"by {row['amount']:.3g} {row['unit']}"
+        f"{LIMITED[row['kind']]} {row['at']} by {row['amount']:.3g} {row['unit']}"
         for row in largest[:MOST_NAMED]
     ]
     unnamed = len(largest) - MOST_NAMED
@@ -198,13 +206,13 @@ def _against_prior_only(document: Json) -> Iterator[tuple[str, Json]]:
     if costs["prior_only_shed_mw"] is None or releases_nothing(settings):
         return
     priced = costs["prior_only_cost"] is not None
+    unit = "$/h" if priced else "MW"
     kind = "cost" if priced else "shed_mw"
     value, prior = physical[kind], costs[f"prior_only_{kind}"]
     if value is None:
         yield "worse-than-prior-only", {}
-    elif value > prior and differs(value - prior, prior, "$/h" if priced else "MW"):
-        digits = 7 if number_text(value, 4) == number_text(prior, 4) else 4
-        texts = {"cost": number_text(value, digits), "prior": number_text(prior, digits)}
+    elif value > prior and differs(value - prior, prior, unit):
+        texts = {"cost": amount(value, unit), "prior": amount(prior, unit)}
         near = on_relaxation(document) and value <= prior + CHANCE * abs(prior)
         chance = " Less than 0.25 % apart, either may be the cheaper." if near else ""
         code = "dearer-than-prior-only" if priced else "sheds-more-than-prior-only"

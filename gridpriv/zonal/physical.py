@@ -154,7 +154,8 @@ def interchange_rows(
 
 def verdict(summary: Json) -> str:
     """Return the feasibility of a state and its load shedding, without a full stop."""
-    words = {"feasible": "AC-feasible", "marginal": "marginal", "infeasible": "not AC-feasible"}
+    words = {"feasible": "AC-feasible", "infeasible": "not AC-feasible"}
+    words["marginal"] = "limits violated by at most 0.1 % (marginal)"
     parts, rounding = [words[summary["status"]]], negligible_mw(summary["load_mw"])
     shed, difference = summary["shed_mw"], summary["deenergized_mw"] or 0.0
     if summary["lowest_vm_pu"] is not None and summary["worst_loading_percent"] is None:

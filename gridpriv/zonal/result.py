@@ -432,7 +432,7 @@ class RunResult(FinishedRun):
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
-        """One row per round: objective (p.u. squared), residual, noise, shed in MW and MVAr."""
+        """One row per round: objective (p.u.^2), residual, noise, shed in MW and MVAr."""
         import pandas as pd
 
         return pd.DataFrame(self.round_rows)

@@ -80,7 +80,7 @@ class Adjacency(Part):
         parse_beta,
         "BETA",
         "protected change of one bus's demand (adjacency distance), such as 10MW; without a unit "
-        "in per unit of the case's base",
+        "it is per unit of the case's base",
     )
     protects: Protects = choice(
         "p+q", PROTECTS, "protected demand of a bus: active, reactive or both"
@@ -163,8 +163,8 @@ class ReleaseSchedule(Part):
     noise_schedule: NoiseSchedule | None = choice(
         None,
         get_args(NoiseSchedule),
-        "times at which noise on demand is drawn: once a run, every round, or every local update "
-        "(noise on objective or output: always every update)",
+        "times at which noise on demand is drawn: once, every round, or every local update (always "
+        "for noise on objective or output)",
         unset="once",
     )
     seed: int | None = count(None, "seed of simulated noise", least=0, unset="drawn and recorded")
@@ -208,8 +208,7 @@ class Grid(Scenario):
     coordination: Coordination = choice(
         "rounds",
         get_args(Coordination),
-        "computation of the schedule: in rounds among zones, or in one central optimization of "
-        "the released demand",
+        "schedule: in rounds among zones, or in one central optimization of released demand",
     )
     planning: Planning | None = choice(
         None,
@@ -222,13 +221,13 @@ class Grid(Scenario):
     update: Update = choice(
         "exact",
         get_args(Update),
-        "local update: a zone solves its problem in a round of ADMM, or takes a step on its "
-        "linearized objective",
+        "local update of ADMM: a zone solves its problem, or takes a step on its linearized "
+        "objective",
     )
     consensus: Consensus = choice(
         "boundary",
         get_args(Consensus),
-        "coupling variables of ADMM: those of tie lines, or all variables as in the papers",
+        "coupling variables of ADMM: those of tie lines, or all (as in the papers)",
     )
     start: Start | None = choice(
         None,
@@ -251,7 +250,7 @@ class Grid(Scenario):
     tolerance: float | None = number(
         None,
         "rounds on the relaxation stop where every coupling variable agrees within X p.u. (dual "
-        "residuals: 10 X); 0 runs all rounds",
+        "residuals: 10 X); 0: all rounds",
         not_negative,
         unset=f"{DEFAULT_TOLERANCE:g} with update exact, penalty auto, start warm, "
         "solver-tolerance matched and noise drawn at most once, else 0",

@@ -35,14 +35,15 @@ INTERIOR_POINT = "interior-point method"
 CAUSES = {
     "island_mw": ("  on de-energized islands", ""),
     "unavoidable_mw": ("  in the AC optimum", "beyond islands"),
-    "coordination_mw": ("  by coordination in zones", "noise-free too, beyond AC optimum"),
-    "noise_mw": ("  by noise", "beyond AC optimum and noise-free"),
+    "coordination_mw": ("  due to coordination", "noise-free too, beyond that of the AC optimum"),
+    "noise_mw": ("  due to the noise", "beyond that of the AC optimum and of the noise-free run"),
 }
 BASELINES = {
     "noise_free_cost": "cost, noise-free",
     "prior_only_cost": "cost, prior-only (epsilon = 0)",
 }
-SAVED = "cost saved by the release"
+RELEASE_VALUE = ("cost saved by the release", "extra cost of the release")
+"""Names of the difference to the prior-only baseline, by its sign."""
 STATISTICS = {"bus": "bus values", "total": "zone total", "tree": "bus values and zone total"}
 MECHANISM_NAMES = {"knorm": "K-norm", "laplace": "Laplace", "gaussian": "Gaussian"}
 FEASIBILITY = {"feasible": "yes", "marginal": "marginal", "infeasible": "no"}
@@ -108,11 +109,16 @@ def results(document: Json) -> list[list[object]]:
     cost, prior, settings = physical["cost"], costs.get("prior_only_cost"), document["settings"]
     alike = releases_nothing(settings) or None in (cost, prior)
     price = costs.get("cost") if settings["mechanism"] != "none" else None
-    gap = costs.get("optimality_gap")
+    gap, saved = costs.get("optimality_gap"), 0.0 if alike else prior - cost
     money = [
         ("cost", cost, None, ""),
         ("cost of privacy", price, costs.get("noise_free_cost"), "over noise-free"),
-        (SAVED, None if alike else prior - cost, prior, "relative to prior-only (epsilon = 0)"),
+        (
+            RELEASE_VALUE[saved < 0.0],
+            None if alike else abs(saved),
+            prior,
+            "of prior-only (epsilon = 0)",
+        ),
         ("optimality gap", gap, None if None in (cost, gap) else cost - gap, "over the AC optimum"),
     ]
     rows: list[list[object]] = [
@@ -183,7 +189,7 @@ def _extremes(physical: Json) -> Iterator[list[object]]:
         return
     loading, branch = physical["worst_loading_percent"], physical["worst_branch"]
     if loading is None:
-        yield ["largest loading", "not known", "", "no branch has a rating"]
+        yield ["largest loading", "n/a", "", "no branch has a rating"]
     else:
         percent = number_text(loading)
         yield [f"largest loading ({branch})", percent, "%", "of the rating of this branch"]

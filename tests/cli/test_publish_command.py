@@ -95,7 +95,7 @@ def test_a_guess_of_the_midpoint_meets_the_stated_error(
         assert distance == 10.0
         assert 0.0 < error <= distance / 2.0
     assert f"two demands 10 {unit} apart is true, at most" in " ".join(text["terminal"].split())
-    assert f"Two demands of one bus that are 10 {unit} apart" in text["sheet"]
+    assert f"two demands of one bus that are 10 {unit} apart" in text["sheet"]
 
 
 def test_the_owner_s_state_is_not_in_the_file(here) -> None:

@@ -234,7 +234,7 @@ def test_every_text_is_on_the_page_and_covers_no_other(words: int, size) -> None
     shown = Chart(
         title,
         "certified total epsilon",
-        "Squared imbalance (p.u. squared)",
+        "Squared imbalance (p.u.^2)",
         tuple(series),
         "",
         x_log=True,

@@ -390,7 +390,8 @@ def test_the_cost_of_noise_free_methods_is_that_of_the_methods_they_are_a_part_o
     assert rows.method_cost["other"] == rows.method_cost["a"] == pytest.approx(331.0)
     assert texts_of(study, "noise-free-costs") == [
         'case14: without any noise, "other" costs 331.00 $/h more than "plain", the cheapest '
-        "noise-free method."
+        "noise-free method. Methods that add noise to it approach this cost of privacy as epsilon "
+        "grows, from above or from below."
     ]
     alone = made(noise_free(8000.0), method("a", [8400.0, 8420.0]))
     assert "noise-free-costs" not in codes(alone)

@@ -142,7 +142,7 @@ def test_costs_within_the_effect_of_rounds_are_reported_as_close(private):
             (message,) = (m for m in messages(document) if m.code == "dearer-than-prior-only")
             assert ("either may be the cheaper" in str(message)) == (near and not on_ac)
         if cost == 8090.8:
-            assert "8090.800" in str(message)  # 8091 and 8091 would say nothing
+            assert "8090.80 against 8090.70" in str(message)
         central = changed(document, settings={"coordination": "central"})
         assert "either" not in " ".join(map(str, messages(central)))
 
@@ -210,7 +210,7 @@ def test_infeasible_and_marginal_states_are_named_with_their_limits(private):
             costs={"least_shed_mw": 12.5},
         )
         (message,) = (m for m in messages(document) if m.code == status)
-        assert "line at branch 1-2 by 4.5 MVA" in str(message) and "and 2 more" in str(message)
+        assert "rating of branch 1-2 by 4.5 MVA" in str(message) and "and 2 more" in str(message)
         assert ("sheds at least 12.50 MW" in str(message)) == (status == "infeasible")
         assert message.severity == "warning"
     failed = changed(private, physical={"failure": "no solution near bus 4"})
@@ -521,10 +521,11 @@ def test_what_a_release_saves_is_in_percent_of_the_prior_only_cost(private) -> N
     costs = {"prior_only_cost": 400.0, "noise_free_cost": 200.0}
     document = changed(private, physical={"cost": 300.0}, costs=costs)
     rows = {name: words for name, _, _, words in results(document)}
-    assert rows["cost saved by the release"] == "25 % relative to prior-only (epsilon = 0)"
+    assert rows["cost saved by the release"] == "25 % of prior-only (epsilon = 0)"
     lost = changed(private, physical={"cost": 500.0}, costs=costs)
-    words = {name: words for name, _, _, words in results(lost)}
-    assert words["cost saved by the release"] == "-25 % relative to prior-only (epsilon = 0)"
+    extra = {name: (str(value), words) for name, value, _, words in results(lost)}
+    assert extra["extra cost of the release"] == ("100.00", "25 % of prior-only (epsilon = 0)")
+    assert "cost saved by the release" not in extra
     document["settings"]["release"] = "nothing"
     assert "cost saved by the release" not in {row[0] for row in results(document)}, (
         "nothing released"

@@ -108,7 +108,7 @@ def test_convergence_draws_a_column_of_the_rounds(relaxed, quantity) -> None:
     assert curve(ax) == (list(result.rounds["round"]), list(result.rounds[quantity]))
     assert ax.get_title(loc="left").startswith("case14: ")
     unit = {"consensus_residual": "(p.u.)", "cost": "($/h)", "plan_shortage_mw": "(MW)"}
-    assert unit.get(quantity, "(p.u. squared)") in " ".join(ax.get_ylabel().split())
+    assert unit.get(quantity, "(p.u.^2)") in " ".join(ax.get_ylabel().split())
     assert ax._repr_png_().startswith(b"\x89PNG")
     with pytest.raises(gridpriv.InputError, match="did you mean 'consensus_residual'"):
         result.plot.convergence(quantity="consensus_residuals")
