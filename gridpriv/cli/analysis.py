@@ -169,7 +169,7 @@ def _print_exchange(document: Json, seed: int | None) -> None:
 def add_security(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``security``."""
     _add_arguments(parser, Security)
-    flags.switch(parser, "--preventive")
+    flags.switch(parser, "--secure")
     flags.switch(parser, "--corrective")
     flags.add_ledger_arguments(parser)
     flags.switch(parser, "--public")
@@ -178,11 +178,11 @@ def add_security(parser: argparse.ArgumentParser) -> None:
 
 def execute_security(args: argparse.Namespace) -> int:
     """Run, analyse every contingency, print the ranking."""
-    from gridpriv.zonal.security import check_preventive, check_screen, security
+    from gridpriv.zonal.security import check_screen, check_secure, security
 
     chosen = Security(**flags.given_settings(args, Security))
-    if args.preventive:
-        check_preventive(chosen)
+    if args.secure:
+        check_secure(chosen)
     case, prepared = _prepared(args, chosen)
     check_screen(chosen, prepared.case)
     outages = gridpriv.contingencies(prepared.case, chosen.contingencies)
@@ -193,7 +193,7 @@ def execute_security(args: argparse.Namespace) -> int:
             view=chosen.view,
             rating=chosen.rating,
             screen=chosen.screen,
-            preventive=args.preventive,
+            secure=args.secure,
             corrective=args.corrective,
             watch=lambda outcome: advance(outcome.contingency.name),
         )
@@ -287,12 +287,14 @@ def _verdict(document: Json) -> str:
         return output.worded("security-not-known", on=on, screened=screened, outages=outages)
     cut_off = [row for row in rows if row["shed_mw"] > 0.0]
     shed = [f"{row['name']} {row['shed_mw']:.4g} MW" for row in cut_off]
-    lost = [row["name"] for row in rows if row["status"] == "diverged"]
+    unsolved = [row["name"] for row in rows if row["status"] == "diverged"]
     violated = sum(bool(row["violations"]) for row in rows)
     events = (
         f"limits are violated after {violated} of {outages}",
         f"load is shed after {len(shed)}{_some(shed)}" if shed else "none sheds load",
-        f"{len(lost)} have no AC state{_some(lost)}" if lost else "all have an AC state",
+        f"{len(unsolved)} have no AC state{_some(unsolved)}"
+        if unsolved
+        else "all have an AC state",
     )
     return output.worded(
         "security-not-secure",
@@ -340,7 +342,7 @@ def sentences(document: Json) -> list[str]:
     if screened:
         lines.append(output.worded("security-screened", outages=counted(screened, "outage")))
     if document["secure"] is False and document["corrected"] is None:
-        preventive = "--preventive dispatches so that fewer outages violate a limit; "
+        preventive = "--secure dispatches so that fewer outages violate a limit; "
         of_shared = preventive if document["view"] == SHARED else ""
         lines.append(output.worded("security-next", preventive=of_shared))
     public = document["visibility"] == "public"

@@ -379,7 +379,6 @@ INSTEAD = {
     "budget": ("total", "total E"),
     "epsilon": ("total", "total E"),
     "epsilons": ("totals", "totals E,E"),
-    "secure": ("preventive", "preventive"),
 }
 """By a flag that a command does not have: the flag to use, and its notation."""
 

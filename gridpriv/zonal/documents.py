@@ -686,9 +686,7 @@ class Prevention(Row):
         "Loading before: largest branch loading after a contingency in the plan without them", "%"
     )
     cuts: Number = released("Cuts: number of post-contingency limits added to the plan")
-    plans: Number = released(
-        "Plans: plans until no violation was removable; 0 without --preventive"
-    )
+    plans: Number = released("Plans: plans until no violation was removable; 0 without --secure")
     rounds: Number = released("Rounds: number of rounds of all plans")
     not_prevented: Any = released("Not prevented: contingencies still with violations or shed load")
 
@@ -712,7 +710,7 @@ class SecurityDocument(Analysis, name="security"):
     )
     corrected: Flag = released(
         "Corrected: zones' redispatch leaves no limit violated after any contingency, load "
-        "shedding counted in its row; null without --corrective or --preventive"
+        "shedding counted in its row; null without --corrective or --secure"
     )
     base: AfterOutage = part(AfterOutage)
     prevention: Prevention = part(Prevention)

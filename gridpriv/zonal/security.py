@@ -186,7 +186,7 @@ def security(
     view: str = SHARED,
     rating: Rating = "C",
     screen: float = 0.0,
-    preventive: bool = False,
+    secure: bool = False,
     corrective: bool = False,
     watch: Callable[[PostContingency], object] = lambda _: None,
 ) -> SecurityResult:
@@ -208,7 +208,7 @@ def security(
     screen : float
         Percent of the rating: a contingency whose DC-estimated loading is below it gets no AC
         power flow. Its voltages are not checked, so it is not known to be secure.
-    preventive : bool
+    secure : bool
         Use a preventive plan (:mod:`gridpriv.power.secure`) in place of the AC optimum. On released
         demand only. Violations that it cannot prevent are corrected.
     corrective : bool
@@ -220,7 +220,7 @@ def security(
     Raises
     ------
     InputError
-        For a view that the run does not have, a wrong contingency, ``preventive`` with another view
+        For a view that the run does not have, a wrong contingency, ``secure`` with another view
         or with a screening, or a screening without a rated branch.
     SolverError
         If the demand has no AC optimum, or its dispatch no AC power flow.
@@ -233,8 +233,8 @@ def security(
     check_screen(settings, result.case)
     began = time.perf_counter()
     prevention = None
-    if preventive:
-        check_preventive(settings)
+    if secure:
+        check_secure(settings)
         before, analysed, prevention = _prevented(result, outages, rating, watch)
     else:
         case, dispatch = _redispatched(result) if view == LOCAL else _scheduled(result, view)
@@ -243,7 +243,7 @@ def security(
         except PowerFlowError as error:
             raise SolverError(f"before any outage, {error}") from error
         analysed = security_analysis(before, outages, screen, watch)
-    corrections = _corrections(result, before, analysed) if corrective or preventive else None
+    corrections = _corrections(result, before, analysed) if corrective or secure else None
     own, seconds = (before, analysed, prevention, corrections), time.perf_counter() - began
     return SecurityResult(settings, *own, result=result, seconds=seconds)
 
@@ -270,16 +270,16 @@ def check_screen(settings: Security, case: Case) -> None:
         )
 
 
-def check_preventive(settings: Security) -> None:
+def check_secure(settings: Security) -> None:
     """Refuse a preventive plan without a common demand to plan on, or without all AC states."""
     if settings.view != SHARED:
         raise InputError(
-            f"--preventive plans zones on released demand, but --view is {settings.view}. Choose "
-            f"--view {SHARED} or drop --preventive."
+            f"--secure plans zones on released demand, but --view is {settings.view}. Choose "
+            f"--view {SHARED} or drop --secure."
         )
     if settings.screen > 0:
         raise InputError(
-            "--preventive needs the AC state after every outage, but --screen is "
+            "--secure needs the AC state after every outage, but --screen is "
             f"{settings.screen:g} %. Drop one of them."
         )
 

@@ -160,7 +160,7 @@ def test_the_verdict_names_its_demand_its_ratings_and_its_privacy(capsys, monkey
     assert "total epsilon 1 (pure DP, delta = 0)" in printed
     assert "This run: simulated noise, no privacy" in printed and "; seed 1." in printed
     assert "Protected: any change of one bus's active demand by at most 10 MW" in printed
-    assert "Next: --preventive dispatches so that fewer outages violate a limit" in printed
+    assert "Next: --secure dispatches so that fewer outages violate a limit" in printed
     assert "shed M " not in table
     assert main(["security", "case39", *PLAIN, "--view", "local"]) == 0
     printed = capsys.readouterr().out
@@ -312,7 +312,7 @@ def test_bad_input_is_exit_code_2_and_named_before_anything_is_drawn(words, mess
 
 
 def test_a_preventive_plan_states_what_it_costs_and_what_it_leaves(capsys):
-    result = document(capsys, *NOISE, "--preventive")
+    result = document(capsys, *NOISE, "--secure")
     prevention = result["prevention"]
     assert prevention["violations_before"] > 4 and prevention["plans"] >= 2
     assert prevention["cost_before"] < prevention["cost"] < 1.01 * prevention["cost_before"]
@@ -328,15 +328,13 @@ def test_a_preventive_plan_states_what_it_costs_and_what_it_leaves(capsys):
 
 def test_a_preventive_plan_is_a_function_of_released_demand(noisy):
     generators = gridpriv.contingencies(noisy.case, "generators")
-    first = gridpriv.security(noisy, generators, preventive=True).as_dict(public=True)
+    first = gridpriv.security(noisy, generators, secure=True).as_dict(public=True)
     rng = np.random.default_rng(5)
     case = replace(noisy.case, pd=noisy.case.pd * rng.uniform(0.5, 1.5, noisy.case.n_bus))
     zones = tuple(
         replace(zone, network=replace(zone.network, case=case)) for zone in noisy.zone_models
     )
-    other = gridpriv.security(
-        replace(noisy, case=case, zone_models=zones), generators, preventive=True
-    )
+    other = gridpriv.security(replace(noisy, case=case, zone_models=zones), generators, secure=True)
     again = other.as_dict(public=True)
     for analysis in (first, again):
         analysis.pop("seconds", None)
@@ -352,7 +350,7 @@ def test_a_preventive_plan_is_a_function_of_released_demand(noisy):
     ],
 )
 def test_a_preventive_plan_is_refused(words, message, capsys):
-    assert main(["security", "case14", *PLAIN, "--preventive", *words]) == 2
+    assert main(["security", "case14", *PLAIN, "--secure", *words]) == 2
     assert message in capsys.readouterr().err
 
 
