@@ -194,7 +194,7 @@ def _terminate(*_: object) -> NoReturn:
 
 
 def _parser(command: str) -> Parser:
-    """Return the parser; only the named command's module is imported, so that help is fast."""
+    """Return the parser of a command, or of all commands' names; help imports no command."""
     parser = Parser(
         prog="gridpriv",
         description="Differentially private distributed optimal power flow for power grids.",
@@ -202,7 +202,7 @@ def _parser(command: str) -> Parser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for name in COMMANDS:
+    for name in [command] if command else COMMANDS:
         summary = help_of(parser, name)
         described = commands.add_parser(name, help=summary, description=summary)
         if name == command:
