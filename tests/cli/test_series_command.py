@@ -34,6 +34,7 @@ FLAGS = (
     "clarabel",
     "--budget",
     "total:2",
+    "--no-reference",
 )
 FIGURES = ["consensus_residual", "objective", "plan_shortage_mw", "redispatch_shed_mw"]
 
@@ -300,7 +301,7 @@ def test_a_step_that_ended_early_is_reported_and_not_counted(
         return record(*turn)  # type: ignore[arg-type]
 
     monkeypatch.setattr(run_module, "round_record", failing)
-    assert run(day, "--seed", "3", "--no-reference", "--out", str(out)) == 3
+    assert run(day, "--seed", "3", "--out", str(out)) == 3
     assert read_study(out).rounds.step.value_counts()["noon"] == 1
     assert pd.read_csv(out / "steps.csv").step.tolist() == ["night", "morning"]
     assert json.loads((out / "horizon.json").read_text())["finished"] == 2
