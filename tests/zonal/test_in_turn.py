@@ -9,12 +9,19 @@ import pytest
 from gridpriv import acopf, load_case, make_settings, partition, run, shipped_zoning
 from gridpriv.cli.main import main
 from gridpriv.power.ac import grid_redispatch
-from gridpriv.power.ac.grid_redispatch import MOST_PASSES
 from gridpriv.power.ac.zone_redispatch import Boundary, ZonePlan
 from gridpriv.power.zone_agent import ZoneAgent
 
 STRONG = {"budget": "total:1", "beta": "10 MW"}
 CASE30 = "tests/data/pglib/pglib_opf_case30_ieee.m"
+
+
+def end_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let zones replan once together, and twice in turn."""
+    few = {"MOST_REPLANS": 1, "MOST_PASSES": 2, "MOST_DAMPED": 1}
+    few |= {"FIRMNESS_FACTORS": grid_redispatch.FIRMNESS_FACTORS[:1]}
+    for name, value in few.items():
+        monkeypatch.setattr(grid_redispatch, name, value)
 
 
 def test_a_zone_alone_redispatches_before_it_sheds() -> None:
@@ -40,6 +47,7 @@ def test_replans_in_turn_shed_no_more_than_before(monkeypatch: pytest.MonkeyPatc
     settings = make_settings(
         objective="cost", budget="total:1", beta="10 MW", coordination="central", seed=1
     )
+    end_early(monkeypatch)
     run(case, partition(case, 3), settings)
     assert max(before.state.shed_mw for before, _ in outcomes) > 0.1  # else nothing replans in turn
     for before, after in outcomes:
@@ -48,9 +56,9 @@ def test_replans_in_turn_shed_no_more_than_before(monkeypatch: pytest.MonkeyPatc
             assert after.state.shed_mw <= before.state.shed_mw + 1e-6
 
 
-@pytest.mark.parametrize("turns_at_most", [2, pytest.param(MOST_PASSES, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_what_is_public_does_not_depend_on_who_replans_when(
-    turns_at_most: int,
+    whole: bool,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -59,13 +67,8 @@ def test_what_is_public_does_not_depend_on_who_replans_when(
     words = ["run", CASE30, "--load-scale", "1.3", "--zones", "3", "--objective", "cost"]
     words += ["--budget", "total:1", "--beta", "10MW", "--coordination", "central", "--seed", "1"]
     words += ["--no-reference"]
-    monkeypatch.setattr(grid_redispatch, "MOST_PASSES", turns_at_most)
-    if turns_at_most < MOST_PASSES:
-        monkeypatch.setattr(
-            grid_redispatch, "FIRMNESS_FACTORS", grid_redispatch.FIRMNESS_FACTORS[:1]
-        )
-        monkeypatch.setattr(grid_redispatch, "MOST_REPLANS", 1)
-        monkeypatch.setattr(grid_redispatch, "MOST_DAMPED", 1)
+    if not whole:
+        end_early(monkeypatch)
     honest, ranked, turns = grid_redispatch._in_turn, sorted, list[list[int]]()
 
     def ordered(reverse: bool):

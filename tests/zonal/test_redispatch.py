@@ -300,8 +300,9 @@ def test_a_replan_starts_from_the_replan_before(case14, zones14, monkeypatch):
         return solve_again(program, before, *given)
 
     monkeypatch.setattr(QuadraticProgram, "solve_again", recorded)
-    monkeypatch.setattr("gridpriv.power.ac.grid_redispatch.MOST_PASSES", 1)
-    monkeypatch.setattr("gridpriv.power.ac.grid_redispatch.FIRMNESS_FACTORS", ())
+    few = {"MOST_REPLANS": 2, "MOST_PASSES": 0, "FIRMNESS_FACTORS": (), "MOST_DAMPED": 0}
+    for name, value in few.items():
+        monkeypatch.setattr(f"gridpriv.power.ac.grid_redispatch.{name}", value)
     settings = make_settings(**NOISY | {"rounds": 5}, seed=4)
     assert run(case14.scale_load(2.2), zones14, settings).physical["replans"] >= 2
     assert any(known)
