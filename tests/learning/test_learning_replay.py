@@ -778,14 +778,14 @@ def test_secure_noise_has_the_scale_that_is_charged_and_no_seed(name):
             return noisy
 
         patch.setattr(SecureGaussian, "perturb", watched)
-        _, ledger = play(wide(features=800), settings, {})
+        _, ledger = play(wide(features=300), settings, {})
         first = drawn[0][0]
-        play(wide(features=800), settings, {})
+        play(wide(features=300), settings, {})
     assert not np.array_equal(first, drawn[len(drawn) // 2][0])
     for noise, scale in drawn:
-        assert np.std(noise) == pytest.approx(scale, rel=0.12)
+        assert np.std(noise) == pytest.approx(scale, rel=0.2)
     together = np.concatenate([np.ravel(noise / scale) for noise, scale in drawn])
-    assert np.std(together) == pytest.approx(1.0, rel=0.06)
+    assert np.std(together) == pytest.approx(1.0, rel=0.1)
     client = next(iter(ledger.made))
     for what, (sound, scale) in zip(ledger.made[client], ledger.stated[client], strict=True):
         assert what.kind in ("gaussian", "sampled-gaussian")

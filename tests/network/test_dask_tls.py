@@ -7,14 +7,11 @@ import pytest
 from gridpriv.consensus.transport import connect
 from gridpriv.core.errors import InputError
 
-distributed = pytest.importorskip("distributed")
-pytest.importorskip("cryptography")
-
 
 @pytest.mark.slow
 def test_a_cluster_is_reached_by_certificate_only():
-    import dask
-
+    distributed, dask = pytest.importorskip("distributed"), pytest.importorskip("dask")
+    pytest.importorskip("cryptography")
     own = distributed.Security.temporary()
     with distributed.LocalCluster(
         n_workers=1, processes=False, dashboard_address=None, security=own, protocol="tls://"

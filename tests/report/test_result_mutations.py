@@ -26,7 +26,7 @@ from gridpriv.core.store import reopen_store
 
 pytestmark = pytest.mark.usefixtures("painted")
 
-BATCH, SAMPLE, ALL = 250, 8, 20_000
+BATCH, SAMPLE, ALL = 250, 5, 20_000
 RUN = ["case9", "--zones", "3", "--rounds", "2", "--noise-schedule", "round", "--quiet"]
 RUN += ["--planning", "soc"]
 STUDY = [

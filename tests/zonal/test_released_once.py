@@ -41,6 +41,7 @@ ONCE = {
 FLAGS = [
     word for name, value in ONCE.items() for word in (f"--{name.replace('_', '-')}", str(value))
 ]
+FLAGS += ["--no-reference"]
 DAY = "step,load_scale\ndark,0\nnight,0.6\nmorning,1.0\nnoon,1.2\n"
 PROFILE = "step,bus,pd_mw,qd_mvar\ndark,2,0,0\nnight,2,12,6\nmorning,2,22,13\nnoon,2,28,15\n"
 LIT = PROFILE.replace("dark,2,0,0\n", "")
@@ -245,7 +246,7 @@ def test_a_step_of_a_factor_errs_by_what_one_run_expects_to(tmp_path):
     series, single, steps = (str(tmp_path / name) for name in ("series", "single", "steps.csv"))
     Path(steps).write_text("step,load_scale\ndark,0\nnoon,1.2\n")
     assert main(["run", "case14", "--series", steps, *FLAGS, "--out", series, "--quiet"]) == 0
-    assert main(["run", "case14", *FLAGS, "--no-reference", "--out", single, "--quiet"]) == 0
+    assert main(["run", "case14", *FLAGS, "--out", single, "--quiet"]) == 0
     once = json.loads((Path(series) / "horizon.json").read_text())["released_once"]
     alone = json.loads((Path(single) / "run.json").read_text())["released"]
     assert [row["expected_error_mw"] for row in once] == pytest.approx(
