@@ -181,3 +181,12 @@ def test_zones_that_shed_load_move_to_the_limits(monkeypatch: pytest.MonkeyPatch
     least = acopf(case, "shed").state.shed_mw
     assert least <= result.physical["shed_mw"] <= before.state.shed_mw - 5.0
     assert result.physical["replans"] == before.replans
+
+
+def test_a_last_start_serves_load_that_the_others_shed() -> None:
+    """Without plans at firmness 1 and without values of tie-end voltages, 1.1 MW were shed."""
+    case = load_case("case30")
+    settings = make_settings(release="nothing", coordination="central")
+    result = run(case, partition(case, 5), settings)
+    assert result.redispatch.status == "feasible"
+    assert result.physical["shed_mw"] == pytest.approx(0.0, abs=1e-3)
