@@ -126,7 +126,9 @@ def _print_bound(document: Json, prices: Floats, buses: Ints) -> None:
         ["load shedding, lower bound", amount(document["shed_mw"], "MW"), "MW"],
         [
             f"lower bound of {BOUNDED[document['objective']]}",
-            f"{document['bound']:.7g}" if document["bound"] > error else "0, to solver accuracy",
+            f"{document['bound']:.7g}"
+            if abs(document["bound"]) > error
+            else "0, to solver accuracy",
             document["unit"],
         ],
         ["error of the lower bound (estimated)", error, document["unit"]],

@@ -40,7 +40,7 @@ def print_result(
     elif not args.quiet:
         summarise()
         if written is not None:
-            kind = "folder " if Path(written).is_dir() else ""
+            kind = "folder " if Path(str(written).partition("\n")[0]).is_dir() else ""
             console().print(f"Written to {kind}{written}", soft_wrap=True)  # paths stay whole
     return code
 

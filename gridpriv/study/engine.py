@@ -165,7 +165,7 @@ PLAN = TableSchema(
     "the plan of a study",
     (),
     (
-        *(Column(name, "settings", name.capitalize(), f"{name} of the plan") for name in PLANNED),
+        *(Column(name, "settings", name.capitalize(), f"{name} of the study") for name in PLANNED),
         *Data.table.value_columns,
     ),
 )

@@ -192,6 +192,11 @@ def test_what_is_one_word_too_many_is_named(capsys) -> None:
     assert "'case118' is one word too many" in capsys.readouterr().err
 
 
+def test_reproductions_of_learning_have_no_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["learn", "reproduce", "huang-fig1", "--cluster", "host:1"]) == 2
+    assert "unknown flag --cluster" in capsys.readouterr().err
+
+
 def test_an_unknown_flag_is_quoted_as_it_was_written(capsys):
     assert main(["run", "case14", "-5"]) == 2
     assert "unknown flag -5" in capsys.readouterr().err
@@ -245,6 +250,8 @@ def test_every_command_solves_with_the_same_and_its_help_says_with_what() -> Non
     [
         (["run", "case14", "--total", "1"], "--budget total:E"),
         (["plan", "case14", "--budget", "1"], "--total E"),
+        (["plan", "case14", "--epsilon", "1"], "--total E"),
+        (["attack", "case14", "--epsilons", "1"], "--totals E,E"),
     ],
 )
 def test_a_total_that_the_command_names_otherwise_is_offered(words, hint, capsys):

@@ -73,4 +73,6 @@ def test_bad_input_is_exit_code_2_and_named(words, message, capsys):
 def test_an_outage_is_named_with_its_ends(capsys):
     words = ["case14", "--outage", "branch:2", "--outage", "gen:3"]
     assert main(["relax", *words]) == 0
-    assert capsys.readouterr().out.startswith("Out of service: branch:2 (1-5), gen:3 (3).")
+    out = capsys.readouterr().out
+    assert out.startswith("Out of service: branch:2 (1-5), gen:3 (3).")
+    assert "lower bound of the squared imbalance   0, to solver accuracy" in out

@@ -163,7 +163,7 @@ def test_a_folder_holds_settings_tables_and_figures(capsys, tmp_path):
         str(tmp_path / "run"),
     )
     assert code == 0
-    assert "Written to" in out
+    assert "Written to folder" in out
     folder = tmp_path / "run"
     names = {path.name for path in folder.iterdir()}
     assert {"run.json", "rounds.csv", "buses.csv", "convergence.png", "zones.png"} <= names
