@@ -44,11 +44,12 @@ def execute_cases(args: argparse.Namespace) -> int:
         raise InputError("--all lists every case; leave it out to report on one")
     if args.case is None:
         return _list(args)
+    from gridpriv.grid.convert import case_size
     from gridpriv.grid.library import read_case
 
     case, report = read_case(args.case)
     report.warn()
-    size = _size(case)
+    size = case_size(case)
     return print_result(args, size | report.as_dict(), lambda: _print_report(case, size, report))
 
 
@@ -68,18 +69,9 @@ def _print_report(case: gridpriv.Case, size: Json, report: ReadReport) -> None:
         say(f"The power balance may differ from the source's for: {', '.join(left_out)}.")
 
 
-def _size(case: gridpriv.Case) -> Json:
-    return {
-        "case": case.name,
-        "buses": case.n_bus,
-        "branches": case.n_branch,
-        "generators": case.n_gen,
-        "load_mw": float(case.base_mva * case.pd.sum()),
-    }
-
-
 def _list(args: argparse.Namespace) -> int:
     """List the cases with size, load and capacity."""
+    from gridpriv.grid.convert import case_size
     from gridpriv.grid.library import case_files, shipped_folder
     from gridpriv.grid.matpower import load_matpower
 
@@ -94,7 +86,7 @@ def _list(args: argparse.Namespace) -> int:
             continue
         capacity = float(case.base_mva * case.pmax.sum())
         source = "shipped" if name in own else path.parent.name
-        rows.append(_size(case) | {"case": name, "capacity_mw": capacity, "source": source})
+        rows.append(case_size(case) | {"case": name, "capacity_mw": capacity, "source": source})
     document = {"cases": rows, "by_name": sorted(files)}
     return print_result(
         args, document, lambda: _print_list(rows, len(files) - len(own), every=args.all)

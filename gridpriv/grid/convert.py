@@ -208,17 +208,12 @@ class Converted:
 
     def as_dict(self) -> Json:
         """Return the conversion as a JSON value."""
-        case = self.before
         return ConversionDocument(
-            case=case.name,
+            **case_size(self.before),
             source=CaseFile(file=self.source.source, format=self.source.format),
             target=CaseFile(file=self.target.source, format=self.target.format),
-            buses=case.n_bus,
-            branches=case.n_branch,
-            generators=case.n_gen,
-            load_mw=float(case.base_mva * case.pd.sum()),
             differences=list(self.differences),
-            unsupported=[Unsupported.of(note) for note in self.source.unsupported],
+            unsupported=[FieldRow.of(note) for note in self.source.unsupported],
         ).as_dict()
 
 
@@ -453,25 +448,45 @@ class Difference(Row, name="differences"):
     example: Text = private("Example: element of that difference, its value before and after")
 
 
-class Unsupported(Row, name="unsupported"):
-    """One field of the source that is not modelled."""
+class FieldRow(Row, name="fields"):
+    """One field of a case file."""
 
     field: Text = key("Field: table and column in the source")
-    status: Text = known("Status: status of the field, always unsupported")
+    status: Text = known("Status: status of the field: read, ignored or unsupported")
     count: Number = known("Rows: number of rows")
     note: Text = known("Note: treatment of the field")
-    left_out: Flag = known("Left out: power that the conversion leaves out of the balance")
+    left_out: Flag = known("Left out: power that the model leaves out of the balance")
 
 
-class ConversionDocument(Row, name="conversion"):
-    """A conversion of a case file."""
+class CaseSize(Row):
+    """Size of a case."""
 
     case: Text = known("Case: name of the grid")
-    source: CaseFile = part(CaseFile)
-    target: CaseFile = part(CaseFile)
     buses: Number = known("Buses: number of buses in service")
     branches: Number = known("Branches: number of branches in service")
     generators: Number = known("Generators: number of generators in service")
     load_mw: Number = private("Load: sum of active demand")
+
+
+def case_size(case: Case) -> Json:
+    """Return the values of :class:`CaseSize`."""
+    load_mw = float(case.base_mva * case.pd.sum())
+    counts = {"buses": case.n_bus, "branches": case.n_branch, "generators": case.n_gen}
+    return {"case": case.name, **counts, "load_mw": load_mw}
+
+
+class CasesDocument(CaseSize, name="cases"):
+    """A case file: its size, and an account of its fields."""
+
+    source: Text = known("Source: file name")
+    format: Text = known("Format: of the file")
+    fields: list[FieldRow] = part(FieldRow)
+
+
+class ConversionDocument(CaseSize, name="conversion"):
+    """A conversion of a case file."""
+
+    source: CaseFile = part(CaseFile)
+    target: CaseFile = part(CaseFile)
     differences: list[Difference] = part(Difference)
-    unsupported: list[Unsupported] = part(Unsupported)
+    unsupported: list[FieldRow] = part(FieldRow)

@@ -29,7 +29,7 @@ from gridpriv.core.tables import (
     released,
 )
 from gridpriv.core.text import Json
-from gridpriv.grid.convert import ConversionDocument
+from gridpriv.grid.convert import CasesDocument, ConversionDocument
 from gridpriv.learning.result import LearnDocument, LearnValues
 from gridpriv.privacy.certificate import Bound, Certificate, TotalEpsilon
 from gridpriv.study.engine import Ending, Identity, Manifest
@@ -292,29 +292,6 @@ class AccountDocument(Row, name="account"):
     total_pure: Number = known("Pure total epsilon: by basic composition; null without one")
     total: TotalEpsilon = part(TotalEpsilon)
     published_total: Number = known("The paper's total: Ryu and Kim's theorem 4.6")
-
-
-class ReadField(Row, name="fields"):
-    """One field of a case file."""
-
-    field: Text = key("Field: table or column of the source")
-    status: Text = known("Status: read, ignored or unsupported")
-    count: Number = known("Count: number of rows")
-    note: Text = known("Note: what becomes of it")
-    left_out: Flag = known("Left out: the model lacks part of what the source holds")
-
-
-class CasesDocument(Row, name="cases"):
-    """A case file: its size, and an account of its fields."""
-
-    case: Text = key("Case: name or path that was given")
-    buses: Number = known("Buses: in service")
-    branches: Number = known("Branches: in service")
-    generators: Number = known("Generators: in service")
-    load_mw: Number = private("Load: sum of active demand")
-    source: Text = known("Source: file name")
-    format: Text = known("Format: of the file")
-    fields: list[ReadField] = part(ReadField)
 
 
 PRINTED: dict[str, type[Row]] = {
