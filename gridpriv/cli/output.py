@@ -18,7 +18,7 @@ from typing import Any, TextIO
 from gridpriv.core import errors
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import make_folder, sealed, write_text
-from gridpriv.core.text import Amount, Json, amount, counted, frame_csv, sections, shown
+from gridpriv.core.text import Amount, Json, amount, frame_csv, sections, shown
 
 
 def print_result(
@@ -43,11 +43,6 @@ def print_result(
             kind = "folder " if Path(str(written).partition("\n")[0]).is_dir() else ""
             console().print(f"Written to {kind}{written}", soft_wrap=True)  # paths stay whole
     return code
-
-
-def checked(args: argparse.Namespace, runs: int) -> int:
-    """Print the number of runs whose inputs were checked (``--dry-run``)."""
-    return print_result(args, {"runs": runs}, lambda: print(f"{counted(runs, 'run')}, checked"))
 
 
 def json_text(document: Json) -> str:

@@ -73,13 +73,13 @@ def execute(args: argparse.Namespace) -> int:
     if args.series is not None:
         horizon = _horizon(args, case, zoning, settings)
         if args.dry_run:
-            return output.checked(args, len(horizon.series))
+            return _print_estimate(args, [(case, settings)] * len(horizon.series.steps))
         return _run_series(args, context, horizon)
     flags.question_demand(args, case.scale_load(settings.load_scale), settings.load_scale)
     _question(case, zoning, dry=args.dry_run)
     prepared = gridpriv.prepare(case, zoning, settings)
     if args.dry_run:
-        return output.checked(args, 1)
+        return _print_estimate(args, [(case, settings)])
 
     outages = out_of_service(case, settings.outage)
 
@@ -109,6 +109,14 @@ def _question(case: Case, zoning: Zoning, *, dry: bool) -> None:
         output.warn("run-no-tie-line", case=case.name)
     if dry and not has_convex_costs(case):
         output.warn("run-no-costs", case=case.name)
+
+
+def _print_estimate(args: argparse.Namespace, runs: list[tuple[Case, Settings]]) -> int:
+    """Print the estimated time of the runs."""
+    from gridpriv.study.comparison import estimate
+
+    work = estimate(runs, jobs=1)
+    return output.print_result(args, vars(work), lambda: print(f"{work} on idle cores"))
 
 
 def _write_copies(run_folder: RunFolder) -> Json | None:

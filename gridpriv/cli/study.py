@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 NEGLIGIBLE_MW = 1e-3
 """MW below which a mean is rounding."""
+LONG_SECONDS = 20.0
+"""Estimated seconds above which a study prints its time before it starts."""
 OWN_FLAGS = ("budget", "seed", "load_scale", "local_updates")
 KINDS = {"local-updates": reading(int), "load-scales": reading(float), "seeds": reading(int)}
 AXES = ("budgets", "local-updates", "load-scales", "zonings", "seeds")
@@ -73,7 +75,7 @@ def execution(args: argparse.Namespace, label: str) -> Json:
 
 def execute_compare(args: argparse.Namespace) -> int:
     """Run the study, write its folder and report, print the answer."""
-    from gridpriv.study.comparison import load_grids
+    from gridpriv.study.comparison import estimate_plan
 
     formats = flags.wanted_formats(args)
     if args.study:
@@ -81,12 +83,14 @@ def execute_compare(args: argparse.Namespace) -> int:
         plan = gridpriv.read_plan(args.study)
     else:
         plan = _plan(args)
+    work = estimate_plan(plan, args.jobs)
     if args.dry_run:
-        load_grids(plan)  # raises for a case or a map that cannot be read
-        return output.checked(args, len(plan.tasks()))
+        return output.print_result(args, vars(work), lambda: print(f"{work} on idle cores"))
     if args.out is None:
         args.out = f"study-{plan.name or '-'.join(Path(c).stem for c in plan.cases)}"
     output.output_folder(args.out)
+    if not args.quiet and work.seconds >= LONG_SECONDS:
+        output.console(error=True).print(f"{work} on idle cores")
     study = gridpriv.compare(plan, out=args.out, cluster=args.cluster, **execution(args, "study"))
     return report_study(study, args, formats)
 

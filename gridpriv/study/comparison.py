@@ -1,4 +1,4 @@
-"""A study of grids: its cases and zone maps, and the execution of its runs.
+"""A study of grids: its cases and zone maps, the estimated time of its runs, and their execution.
 
 Runs are executed in this process, in several, or on a Dask cluster.
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,15 +24,17 @@ from gridpriv.consensus.transport import ReusedAgents, connect
 from gridpriv.core.errors import GridprivError, GridprivWarning, not_allowed, warn
 from gridpriv.core.processes import unordered
 from gridpriv.core.store import MANIFEST, NETWORK_TABLES, Store, Study, Tables
-from gridpriv.core.text import Json
+from gridpriv.core.text import Json, counted
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case
 from gridpriv.grid.zoning import Zoning, tie_lines, zone_map
+from gridpriv.privacy.settings import NO_BUDGET
 from gridpriv.study import engine
 from gridpriv.study.plan import StudyPlan, StudyTask, make_plan, to_toml
 from gridpriv.study.record import FINALS, identity, run_tables
 from gridpriv.zonal.prepared import check_single, prepare, zoning_for
 from gridpriv.zonal.result import RunResult
+from gridpriv.zonal.settings import Settings
 
 
 class ZonedCase(NamedTuple):
@@ -89,6 +91,50 @@ def network_rows(grids: Grids) -> Tables:
             rows = table.assign(case=case, zoning=zoning).to_dict("records")
             rows_by_table.setdefault(name, []).extend(rows)
     return rows_by_table
+
+
+FIXED, OF_UPDATE, OF_BUS_UPDATE, OF_BUS = 0.15, 3e-3, 2e-5, 6e-3
+"""Processor seconds of a run: fixed, per local update, per bus and local update, and per bus for
+the rest (AC rounds, power flow, redispatch); on one core, within a factor of two."""
+START = 2.0
+"""Seconds until a process has imported its modules and read its cases."""
+
+
+@dataclass(frozen=True)
+class WorkEstimate:
+    """Numbers of runs and processes, seconds on idle cores, and number of runs without noise."""
+
+    runs: int
+    jobs: int
+    seconds: float
+    baselines: int = 0
+
+    def __str__(self) -> str:
+        time = f"{self.seconds:.2g} s" if self.seconds < 90.0 else f"{self.seconds / 60.0:.2g} min"
+        runs, private = counted(self.runs, "run"), self.runs - self.baselines
+        if self.baselines and private:
+            runs = f"{private} private and {counted(self.baselines, 'baseline run')}"
+        return f"{runs} in {counted(self.jobs, 'job')}, about {time}"
+
+
+def estimate(runs: Iterable[tuple[Case, Settings]], jobs: int | None = None) -> WorkEstimate:
+    """Return the estimate of several runs; by default in one process per core."""
+    count, seconds, baselines = 0, 0.0, 0
+    for case, settings in runs:
+        updates = 0 if settings.coordination == "central" else settings.rounds
+        each = settings.local_updates * (OF_UPDATE + case.n_bus * OF_BUS_UPDATE)
+        seconds += FIXED + case.n_bus * OF_BUS + updates * each
+        count += 1
+        baselines += settings.noise_budget in NO_BUDGET
+    jobs = max(1, min(jobs or os.cpu_count() or 1, count))
+    return WorkEstimate(count, jobs, START + seconds / jobs, baselines)
+
+
+def estimate_plan(plan: StudyPlan, jobs: int | None = None) -> WorkEstimate:
+    """Return the estimate of all runs of a study."""
+    grids = load_grids(plan)
+    runs = ((grids[task.case, task.zoning].case, task.settings) for task in plan.tasks())
+    return estimate(runs, jobs)
 
 
 # the tables of every run of a batch (None: stored already), a note on each, and warnings

@@ -12,6 +12,7 @@ import pytest
 
 from gridpriv.core.errors import InputError
 from gridpriv.study import Method, StudyPlan, make_plan, read_plan
+from gridpriv.study.comparison import WorkEstimate
 from gridpriv.study.papers import FOLDER
 from gridpriv.study.plan import plan_from, to_toml
 
@@ -360,3 +361,8 @@ def test_a_worker_of_a_study_need_not_import_what_lays_out_grids() -> None:
         "assert not {'networkx', 'gridpriv.grid.layout'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_estimate_separates_private_runs_from_baselines() -> None:
+    assert str(WorkEstimate(62, 2, 9.0, 2)).startswith("60 private and 2 baseline runs in 2 jobs")
+    assert str(WorkEstimate(2, 1, 9.0)).startswith("2 runs in 1 job")
