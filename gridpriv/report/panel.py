@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,7 +19,6 @@ from gridpriv.report.source import message, step_rows
 from gridpriv.study.engine import study_totals
 from gridpriv.zonal.opening import CONVERGED_RESIDUAL
 from gridpriv.zonal.summary import (
-    EXTREME,
     FEASIBILITY,
     RELEASE_VALUE,
     noise,
@@ -58,15 +57,14 @@ class Card:
 def run_card(document: Json, study: Study | None = None) -> Card:
     """Return the verdict on one run, from its document; of a public one, its certificate.
 
-    The tables of ``study`` add the dispatch, the worst loading and the range of voltages.
+    The tables of ``study`` add the dispatch.
     """
     physical = document["final"]["physical"]
     facts = []
     if physical["status"] is not None:
         violated = len(physical["violations"] or ())
         note = counted(violated, "violated limit") if violated else "no violated limit"
-        lines = pd.DataFrame() if study is None else study.tables.get("res_line", pd.DataFrame())
-        if "loading_percent" in lines and lines["loading_percent"].isna().all():
+        if physical["worst_loading_percent"] is None:
             note += "; no branch has a rating"
         failed = "the AC power flow fails" if physical["failure"] else note
         status = physical["status"]
@@ -76,10 +74,10 @@ def run_card(document: Json, study: Study | None = None) -> Card:
         Fact(_label(str(name)), f"{value} {unit}".rstrip(), f"{note}{guess}")
         for name, value, unit, note in results(document)
         for guess in (_prior(document["settings"]) if name in RELEASE_VALUE else "",)
-        if name != "load shedding" and not str(name).startswith(EXTREME)
+        if name != "load shedding"
     ]
     if study is not None:
-        facts += _state(study.tables)
+        facts += _dispatch(study.tables.get("res_gen", pd.DataFrame()))
     facts += _deviation(physical)
     title = f"{document['case']}: {noise(document['settings'])}"
     return Card(title, (*facts, *_certificate(document["privacy"], document["settings"])))
@@ -96,32 +94,14 @@ def _prior(settings: Json) -> str:
     return f", which estimates demand from {source}"
 
 
-def _state(tables: Mapping[str, pd.DataFrame]) -> Iterator[Fact]:
-    """Yield the dispatch, the worst loading and the range of voltages of a run's AC state."""
-    none = pd.DataFrame()
-    units, lines, buses = (tables.get(f"res_{of}", none) for of in ("gen", "line", "bus"))
+def _dispatch(units: pd.DataFrame) -> Iterator[Fact]:
+    """Yield the dispatch of a run's AC state, by bus."""
     if "p_mw" not in units or units.empty:  # a public run, or one without an AC state
         return
     dispatch = units.groupby("bus")["p_mw"].sum().sort_values(ascending=False)
     largest = ", ".join(f"bus {bus}: {amount(p, 'MW')}" for bus, p in dispatch[:4].items())
     more_buses = f" and {counted(len(dispatch) - 4, 'other bus')}" if len(dispatch) > 4 else ""
     yield Fact("Dispatch", f"{amount(dispatch.sum(), 'MW')} MW", f"{largest}{more_buses}")
-    if lines["loading_percent"].notna().any():
-        worst = lines.loc[lines["loading_percent"].idxmax()]
-        state = "bad" if worst["loading_percent"] > 100.0 + 1e-3 else ""
-        at = f"branch {worst['from_bus']}-{worst['to_bus']}"
-        yield Fact("Worst loading", f"{worst['loading_percent']:.0f} %", at, state)
-    else:
-        yield Fact("Worst loading", "n/a", "no branch has a rating")
-    energized = buses[buses["vm_pu"] > 0]
-    if energized.empty:
-        yield Fact("Voltages", "0 p.u.", "no bus is energized")
-        return
-    low, high = (energized.loc[at] for at in (energized.vm_pu.idxmin(), energized.vm_pu.idxmax()))
-    ends = f"{low['vm_pu']:.3f} to {high['vm_pu']:.3f} p.u."
-    deenergized = len(buses) - len(energized)
-    off = f"; {counted(deenergized, 'bus')} de-energized" if deenergized else ""
-    yield Fact("Voltages", ends, f"buses {low['index']:.0f} and {high['index']:.0f}{off}")
 
 
 def _load_shedding(shed: float, load: float) -> Fact:

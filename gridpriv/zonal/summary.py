@@ -179,10 +179,6 @@ def _power(physical: Json, costs: Json) -> list[list[object]]:
     return rows
 
 
-EXTREME = ("largest loading", "lowest voltage", "highest voltage")
-"""Prefixes of the names of rows of loading and voltages."""
-
-
 def _extremes(physical: Json) -> Iterator[list[object]]:
     """Yield the largest branch loading and the lowest and highest voltage, each with its place."""
     if physical.get("lowest_vm_pu") is None:

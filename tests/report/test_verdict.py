@@ -15,7 +15,7 @@ from scipy import stats
 from gridpriv.core.store import Study
 from gridpriv.report.export import make_report, study_messages, to_html
 from gridpriv.report.figures import split_bars
-from gridpriv.report.panel import _state, cards
+from gridpriv.report.panel import cards
 from gridpriv.report.source import (
     COSTS,
     TEMPLATES,
@@ -335,24 +335,6 @@ def test_the_card_of_a_real_study_is_that_of_its_runs(reference: bool, tmp_path:
     assert facts["Protected"].value.startswith(
         "any change of one bus's active demand by at most 1 MW"
     )
-
-
-@pytest.mark.parametrize(
-    ("vm", "value", "note"),
-    [
-        ([0.0, 0.0], "0 p.u.", "no bus is energized"),
-        ([0.0, 1.02], "1.020 to 1.020 p.u.", "buses 7 and 7; 1 bus de-energized"),
-        ([1.05, 0.98], "0.980 to 1.050 p.u.", "buses 7 and 5"),
-    ],
-)
-def test_voltages_are_those_of_energized_buses(vm: list[float], value: str, note: str) -> None:
-    tables = {
-        "res_gen": pd.DataFrame({"bus": [5], "p_mw": [1.0]}),
-        "res_line": pd.DataFrame({"loading_percent": [np.nan]}),
-        "res_bus": pd.DataFrame({"index": [5, 7], "vm_pu": vm}),
-    }
-    (shown,) = [fact for fact in _state(tables) if fact.label == "Voltages"]
-    assert (shown.value, shown.note) == (value, note)
 
 
 def test_the_residual_is_that_of_the_runs_that_are_counted() -> None:
