@@ -191,7 +191,10 @@ def congested(rng):
     return text, rng.uniform(0.5, 1.4, 3), dict(zip((2, 3), rng.uniform(0, 500, 2), strict=True))
 
 
-@pytest.mark.parametrize("seed", [1, 2, 4, 5, 9, 25, 35])
+SLOW = (pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 4, 25))
+
+
+@pytest.mark.parametrize("seed", [5, 9, 35, *SLOW])
 def test_a_congested_day_costs_what_the_best_schedule_does(tmp_path, seed):
     """Seeds 5, 9 and 35 shed load at first, as voltages limit flows: another unit must run."""
     text, scales, starts = congested(np.random.default_rng(seed))
