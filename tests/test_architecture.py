@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -44,10 +45,16 @@ def sources():
 MODULES = dict(sources())
 
 
+@cache
+def nodes(path):
+    """Return the nodes of a file's syntax tree."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def imports(path):
     """Return the imports of gridpriv in a file: at its top, under a condition or in a function."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} has a relative import"
             names = {f"{node.module}.{name.name}" for name in node.names}
@@ -60,8 +67,7 @@ def imports(path):
 
 def named(path):
     """Return the modules that a file names for later: ``LazyAttribute("gridpriv.report", ...)``."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    strings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    strings = {node.value for node in nodes(path) if isinstance(node, ast.Constant)}
     return {s for s in strings if isinstance(s, str) and re.fullmatch(r"gridpriv(\.\w+)+", s)}
 
 
