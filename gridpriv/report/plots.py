@@ -46,7 +46,7 @@ from gridpriv.report.figures import (
 from gridpriv.report.network import GridMap
 from gridpriv.report.source import REDISPATCH_SHED, Metric, budget_words, cost_metric, summary
 from gridpriv.study.record import STORED
-from gridpriv.study.run_folder import RunFolder, run_document
+from gridpriv.study.run_folder import RunFolder, releases_in, run_document
 from gridpriv.zonal.documents import SERIES_FILE, SeriesDocument
 from gridpriv.zonal.horizon import Horizon, HorizonResult, Stream
 from gridpriv.zonal.prepared import zone_certificates
@@ -364,7 +364,7 @@ def write_series_copies(run_folder: RunFolder, horizon: Horizon) -> Json:
     for name, rows in plan.items():
         if rows:
             store.text(f"{name}.csv", frame_csv(pd.DataFrame(rows)))
-    document = _series_document(run_folder, horizon, _copied(steps).to_dict("records"), plan)
+    document = _series_document(run_folder, study, horizon, _copied(steps).to_dict("records"), plan)
     store.text(SERIES_FILE, json.dumps(document, allow_nan=False) + "\n")
     if len(steps) > 1:
         picture = horizon_figure(steps, horizon.series.case.name)
@@ -411,12 +411,15 @@ def _reserve_shortage(horizon: Horizon, reserves: list[Json]) -> float | None:
 
 
 def _series_document(
-    run_folder: RunFolder, horizon: Horizon, rows: list[Json], plan: dict[str, list[Json]]
+    run_folder: RunFolder,
+    study: Study,
+    horizon: Horizon,
+    rows: list[Json],
+    plan: dict[str, list[Json]],
 ) -> Json:
     prepared, settings = horizon.prepared(0), horizon.settings
-    drawn, interrupted = run_folder.releases(), run_folder.interrupted()
-    planned = horizon.planned_of(run_folder.releases("planned"))
-    certificates = zone_certificates(drawn, settings, prepared.rules, planned)
+    drawn, planned, interrupted = releases_in(study)
+    certificates = zone_certificates(drawn, settings, prepared.rules, horizon.planned_of(planned))
     case, seed = horizon.series.case, run_folder.runs.known_seed
     document = {
         "case": case.name,

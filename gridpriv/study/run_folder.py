@@ -27,7 +27,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import read_sealed, remove, sealed, write_text
 from gridpriv.core.store import MANIFEST as MANIFEST_FILE
-from gridpriv.core.store import Store, Tables, open_store, read_manifest, read_study
+from gridpriv.core.store import Store, Study, Tables, open_store, read_manifest, read_study
 from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 from gridpriv.grid.scenarios import DemandSeries
@@ -113,18 +113,11 @@ class RunFolder:
 
         A repeated draw is no further release.
         """
-        rows = self._release_rows()
+        rows = _release_rows(read_study(self.store.folder))
         if self._repeats or rows.empty:
             return {}
         attempts = {int(run): of_run.to_dict("records") for run, of_run in rows.groupby("run")}
         return {n: (_releases(own), _releases(own, "planned")) for n, own in attempts.items()}
-
-    def interrupted(self) -> int:
-        """Return the largest number of releases of a zone in interrupted attempts."""
-        rows = self._release_rows()
-        if rows.empty or not rows["early"].any():
-            return 0
-        return int(rows[rows["early"]].groupby("zone")["count"].sum().max())
 
     def begin(self, number: int | None, planned: Released) -> None:
         """Store planned releases before their draw; releases of earlier attempts stay.
@@ -183,16 +176,6 @@ class RunFolder:
         if not self.remaining():
             self.store.finish(manifest_totals)
             remove(_unfinished(self.store.folder))
-
-    def releases(self, number: str = "count") -> dict[str, Counter[Release]]:
-        """Return the releases of every zone in all runs, including those that ended early.
-
-        ``number`` is ``count``, of drawn ones, or ``planned``.
-        """
-        return _releases(self._release_rows().to_dict("records"), number)
-
-    def _release_rows(self) -> pd.DataFrame:
-        return read_study(self.store.folder).tables.get("releases", pd.DataFrame())
 
     def _tables(self, number: int, result: RunResult, plan: DayPlan | None) -> Tables:
         settings = self.runs.settings
@@ -408,6 +391,23 @@ def _known_tables(horizon: Horizon, known: DemandEstimates) -> Tables:
             for j, (p, q) in enumerate(basis.temporal_coefficients.T.tolist(), start=1)
         ],
     }
+
+
+def releases_in(study: Study) -> tuple[Released, Released, int]:
+    """Return the releases of every zone in all runs, including those that ended early.
+
+    Drawn ones, planned ones, and the largest number of a zone in interrupted attempts.
+    """
+    table = _release_rows(study)
+    rows = table.to_dict("records")
+    early = Counter[str]()
+    for row in rows:
+        early[row["zone"]] += row["count"] * bool(row["early"])
+    return _releases(rows), _releases(rows, "planned"), max(early.values(), default=0)
+
+
+def _release_rows(study: Study) -> pd.DataFrame:
+    return study.tables.get("releases", pd.DataFrame())
 
 
 def _releases(
