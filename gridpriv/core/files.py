@@ -502,10 +502,11 @@ def read_parquet(path: Path, content: bytes) -> Any:
     ValueError, OSError
         If it is not a Parquet file.
     """
-    import pyarrow.parquet as pq
+    from pyarrow import BufferReader
+    from pyarrow.parquet import ParquetFile
 
     most = max(LEAST_UNPACKED, unpacked_bound(len(content)))
-    file = pq.ParquetFile(io.BytesIO(content))
+    file = ParquetFile(BufferReader(content))
     for column in file.schema_arrow:
         if column.type.num_fields:
             raise InputError(f"{path}: must be a table without lists (column {column.name})")
@@ -515,7 +516,7 @@ def read_parquet(path: Path, content: bytes) -> Any:
     texts = [field.name for field in file.schema_arrow if _is_text(field.type)]
     if numbers > most or _text_bytes(content, texts) > most:
         raise InputError(f"{path}: must be a file that unpacks to at most {most} bytes")
-    return pq.read_table(io.BytesIO(content))
+    return file.read()
 
 
 def _is_text(kind: Any) -> bool:
@@ -528,11 +529,12 @@ def _is_text(kind: Any) -> bool:
 def _text_bytes(content: bytes, columns: list[str]) -> int:
     """Return the unpacked size of the text columns of a table, bytes."""
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
+    from pyarrow import BufferReader
+    from pyarrow.parquet import ParquetFile
 
     if not columns:
         return 0
-    table = pq.read_table(io.BytesIO(content), columns=columns, read_dictionary=columns)
+    table = ParquetFile(BufferReader(content), read_dictionary=columns).read(columns)
     return sum(
         pc.sum(pc.take(pc.binary_length(part.dictionary), part.indices)).as_py() or 0
         for column in table.columns
