@@ -20,7 +20,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -374,16 +374,17 @@ class Store:
         for run in removed:
             files.remove(self._parts / f"{run}.json")
 
-    def finish(self, details: Callable[[Study], Json] = lambda _: {}) -> None:
+    def finish(self, details: Callable[[Study], Json] = lambda _: {}) -> Study:
         """Turn the parts into tables; ``details`` returns further entries of the manifest."""
         if self.manifest["finished"]:
-            return
+            return read_study(self.folder)
         unfinished = _joined(parts_in(self.folder))
         tables = {name: self._table(name, table) for name, table in unfinished.items()}
         study = study_of(self.folder, self.manifest, unfinished)
         extra = details(study) | {"finished": True, "tables": tables}
         self._write_manifest(self.manifest | extra)
         files.remove(self._parts)
+        return replace(study, manifest=self.manifest)
 
     def set_table(self, name: str, rows: pd.DataFrame) -> None:
         """Add or replace a table that is not of a run in a finished folder."""

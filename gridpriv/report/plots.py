@@ -22,7 +22,7 @@ from matplotlib.axes import Axes
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, check_choice
 from gridpriv.core.settings import shortest
-from gridpriv.core.store import NETWORK_TABLES, Store, Study, read_study
+from gridpriv.core.store import NETWORK_TABLES, Store, Study
 from gridpriv.core.tables import publish
 from gridpriv.core.text import Json, amount, counted, frame_csv, json_ready, number_text
 from gridpriv.grid.case import Case
@@ -329,7 +329,7 @@ COPIED = ("rounds", "zones", "buses", "zone_prices", "tie_prices", "binding")
 def write_run_copies(run_folder: RunFolder) -> Json | None:
     """Write tables and pictures of a run; return its document, None without one."""
     store, runs = run_folder.store, run_folder.runs
-    study, document = read_study(store.folder), run_document(store.folder)
+    study, document = run_folder.study(), run_document(store.folder)
     if document is None:
         return None
     document.pop("repeat", None)  # of the folder alone
@@ -353,7 +353,7 @@ def write_run_copies(run_folder: RunFolder) -> Json | None:
 def write_series_copies(run_folder: RunFolder, horizon: Horizon) -> Json:
     """Write ``horizon.json``, tables and a picture of a series; return its document."""
     store = run_folder.store
-    study = read_study(store.folder)
+    study = run_folder.study()
     steps = study.tables.get("steps", pd.DataFrame({"run": [], "step": []}))
     if len(timing := study.tables["timing"]):
         seconds = timing[["run", "total"]].rename(columns={"total": "seconds"})

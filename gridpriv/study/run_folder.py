@@ -102,6 +102,7 @@ class RunFolder:
 
     def __init__(self, store: Store, runs: Runs, *, repeats: bool) -> None:
         self.store, self.runs, self._repeats = store, runs, repeats
+        self._finished: Study | None = None
 
     def remaining(self) -> list[int]:
         """Return the numbers of the remaining runs."""
@@ -171,10 +172,14 @@ class RunFolder:
             bases.append(TemporalEstimate(mean.T.ravel(), own.T))
         return tuple(bases)
 
+    def study(self) -> Study:
+        """Return the study in the folder."""
+        return self._finished or read_study(self.store.folder)
+
     def finish(self) -> None:
-        """Make the tables, when every run is finished."""
+        """Make the tables, when every run is finished; none is run afterwards."""
         if not self.remaining():
-            self.store.finish(manifest_totals)
+            self._finished = self.store.finish(manifest_totals)
             remove(_unfinished(self.store.folder))
 
     def _tables(self, number: int, result: RunResult, plan: DayPlan | None) -> Tables:
