@@ -663,9 +663,11 @@ def reference(name: str, digits: int, decimals: int) -> Check:
 def _saved(match: re.Match[str], facts: Facts) -> str | None:
     cost, other = facts["cost"], facts.result.reference
     if cost is None or other is None or other.prior_only_cost is None:
-        return f"printed {match[1]} without a cost to compare with"
+        return f"printed {match[2]} without a cost to compare with"
     saved, base = other.prior_only_cost - cost, other.prior_only_cost
-    return same(match[1], saved, 6, 2) or _percent(match[2], saved, base)
+    if match[1] == "extra cost of":
+        saved = -saved
+    return same(match[2], saved, 6, 2) or _percent(match[3], saved, base)
 
 
 def _cost_of_privacy(match: re.Match[str], facts: Facts) -> str | None:
@@ -693,7 +695,7 @@ def _above_prior_only(match: re.Match[str], facts: Facts) -> str | None:
     own, other = facts[kind], getattr(facts.result.reference, f"prior_only_{kind}", None)
     if own is None or other is None or own < other * (1 - 1e-6):
         return f"{own} is less than {other} of the prior-only run"
-    return same(match[2], own, 4, 12) or same(match[3], other, 4, 12)
+    return same(match[2], own, 4, 3) or same(match[3], other, 4, 3)
 
 
 def _more_balancing(match: re.Match[str], facts: Facts) -> str | None:
@@ -782,11 +784,13 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"^\s*on de-energized islands\s+{NUMBER}\s+MW\s*$", equals("deenergized_mw")),
     (rf"^\s*in the AC optimum\s+{NUMBER}\s+MW(?:\s+beyond islands)?\s*$", _unservable),
     (
-        rf"^\s*by coordination in zones\s+{NUMBER}\s+MW\s+noise-free too, beyond AC optimum\s*$",
+        rf"^\s*due to coordination\s+{NUMBER}\s+MW\s+noise-free too, beyond that of the AC "
+        r"optimum\s*$",
         _coordination_share,
     ),
     (
-        rf"^\s*by noise\s+{NUMBER}\s+MW\s+beyond AC optimum and noise-free\s*$",
+        rf"^\s*due to the noise\s+{NUMBER}\s+MW\s+beyond that of the AC optimum and of the "
+        r"noise-free run\s*$",
         _noise_share,
     ),
     (rf"^\s*curtailed generation\s+{NUMBER}\s+MW\s*$", equals("curtailed_mw")),
@@ -797,7 +801,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     ),
     (
         rf"^\s*largest loading(?: \((\S+)\)\s+{NUMBER}\s+%\s+of the rating of this branch|"
-        r"\s+not known\s+no branch has a rating)\s*$",
+        r"\s+n/a\s+no branch has a rating)\s*$",
         _loading,
     ),
     (rf"^\s*(lowest|highest) voltage \(bus (\d+)\)\s+{NUMBER}\s+p\.u\.\s*$", _voltage),
@@ -814,8 +818,8 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         _over_optimum,
     ),
     (
-        rf"^\s*cost saved by the release\s+{NUMBER}\s+\$/h\s+(?:{NUMBER} % )?relative to "
-        r"prior-only \(epsilon = 0\)\s*$",
+        rf"^\s*(cost saved by|extra cost of) the release\s+{NUMBER}\s+\$/h\s+"
+        rf"(?:{NUMBER} % )?of prior-only \(epsilon = 0\)\s*$",
         _saved,
     ),
     (rf"^\s*cost, noise-free\s+{NUMBER}\s+\$/h\s*$", reference("noise_free_cost", 6, 2)),
@@ -942,7 +946,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"(?<=conditions of the) relaxation hold to {NUMBER} p\.u\.", _optimality),
     (
         rf"The run has not converged: Newton steps became too short after (\d+) rounds? \(residual "
-        rf"{AMOUNT} p\.u\., dual residual {AMOUNT}\), so the plan may cost more than necessary",
+        rf"{AMOUNT} p\.u\., dual residual {AMOUNT}\), so the schedule may cost more than necessary",
         _stalled,
     ),
     (r"^Zones of one bus release that bus's demand: ([^.]+)\.$", _single_buses),
