@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import gridpriv
@@ -21,7 +19,7 @@ from gridpriv.power.centralized import relax
 from gridpriv.power.zone import make_network
 from gridpriv.zonal.physical import solution_of_variables
 from gridpriv.zonal.run import run
-from gridpriv.zonal.tables import frames_json, result_tables, to_pandapower
+from gridpriv.zonal.tables import result_tables, to_pandapower
 
 pp = pytest.importorskip("pandapower")
 networks = pytest.importorskip("pandapower.networks")
@@ -284,16 +282,6 @@ def test_tables_balance_and_keep_source_rows(case14: Case) -> None:
     shed = 100 * case.pd - made.to_numpy() - tables["res_bus"].p_mw.to_numpy()
     np.testing.assert_allclose(tables["res_shed"].p_mw, shed, atol=1e-9)
     assert line.loading_percent.isna().all(), "case14 has no limits"
-
-
-def test_json_holds_the_tables(case14: Case) -> None:
-    v = case14.vm * np.exp(1j * case14.va)
-    tables = result_tables(solution_of_voltages(case14, v, case14.pg, np.zeros(5)))
-    read = json.loads(frames_json(tables))
-    for name, table in tables.items():
-        rows = pd.DataFrame(read[name]).astype(float)
-        np.testing.assert_allclose(rows, table.astype(float), rtol=1e-12, atol=1e-12)
-        assert list(rows) == list(table)
 
 
 def half_open_lines() -> Any:
