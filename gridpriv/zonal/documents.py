@@ -500,7 +500,7 @@ class HoldRow(Row, name="hold"):
 
     zone: Text = known("Zone: name of the zone")
     band_mw: Number = known("Band: error of the estimated total demand that the zone serves itself")
-    delta: Number = known("Delta: chance of a larger error over the noise, from public data")
+    probability: Number = known("Probability: probability of a larger error over the noise")
 
 
 class CostOfPrivacy(Baselines, name="cost_of_privacy"):

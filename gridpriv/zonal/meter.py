@@ -11,7 +11,7 @@ on estimated demand; a zone without generation for the rest draws it from its ne
 meters then disclose its demand. So before the schedule every zone sets generation aside for the
 error of its total, up and down, except with probability
 
-    delta = P(|w'n + e| > band),     e ~ N(0, (1 - S'w)' C (1 - S'w)),
+    probability = P(|w'n + e| > band),     e ~ N(0, (1 - S'w)' C (1 - S'w)),
 
 over the noise n of its release and the public prior of covariance C, with w the weights by which
 the best linear estimate of the total reads the statistics S. All of it is public: no value depends
@@ -63,7 +63,7 @@ class Hold:
     zones : tuple of str
     band : (zones,)
         Error of a zone's estimated total that its own generation covers, per unit.
-    delta : (zones,)
+    probability : (zones,)
         Probability of a larger error.
     reserve : (gens,)
         Set aside of every generator, up and down, per unit.
@@ -71,7 +71,7 @@ class Hold:
 
     zones: tuple[str, ...]
     band: Floats
-    delta: Floats
+    probability: Floats
     reserve: Floats
 
     def narrowed(self, case: Case) -> Case:
@@ -80,8 +80,8 @@ class Hold:
 
     def rows(self, base_mva: float) -> list[Json]:
         """Return a row per zone (:class:`gridpriv.zonal.documents.HoldRow`)."""
-        result = zip(self.zones, base_mva * self.band, self.delta, strict=True)
-        return [{"zone": z, "band_mw": float(b), "delta": float(d)} for z, b, d in result]
+        result = zip(self.zones, base_mva * self.band, self.probability, strict=True)
+        return [{"zone": z, "band_mw": float(b), "probability": float(p)} for z, b, p in result]
 
 
 def make_hold(
@@ -149,7 +149,7 @@ def hold_messages(rows: Sequence[Json] | None) -> Iterator[tuple[str, Json]]:
     ``hold`` states the bands; ``hold-short`` the zone most likely to leave its band, where its
     generation is too little for the target, ``hold-empty`` the zones without a band.
     """
-    below_target = [row for row in rows or () if row["delta"] > CHANCE]
+    below_target = [row for row in rows or () if row["probability"] > CHANCE]
     empty = [row["zone"] for row in below_target if row["band_mw"] == 0.0]
     if empty:
         yield "hold-empty", {"zones": ", ".join(empty)}
@@ -157,8 +157,8 @@ def hold_messages(rows: Sequence[Json] | None) -> Iterator[tuple[str, Json]]:
     if banded:
         yield "hold", {"bands": _bands(banded)}
     if insufficient := [row for row in below_target if row in banded]:
-        row = max(insufficient, key=lambda row: (row["delta"], -row["band_mw"]))
-        values = {"band": f"{row['band_mw']:.3g}", "delta": f"{row['delta']:.2g}"}
+        row = max(insufficient, key=lambda row: (row["probability"], -row["band_mw"]))
+        values = {"band": f"{row['band_mw']:.3g}", "probability": f"{row['probability']:.2g}"}
         yield "hold-short", {"zone": row["zone"]} | values
 
 
@@ -166,9 +166,9 @@ def _bands(rows: Sequence[Json]) -> str:
     """Return every zone's band and the probability of a larger error; for many zones the ranges."""
     if len(rows) <= MOST_ZONES_NAMED:
         return "; ".join(
-            f"zone {row['zone']}: {row['band_mw']:.3g} MW, {row['delta']:.2g}" for row in rows
+            f"zone {row['zone']}: {row['band_mw']:.3g} MW, {row['probability']:.2g}" for row in rows
         )
-    bands, chance = [row["band_mw"] for row in rows], max(row["delta"] for row in rows)
+    bands, chance = [row["band_mw"] for row in rows], max(row["probability"] for row in rows)
     return f"{len(rows)} zones: {min(bands):.3g} to {max(bands):.3g} MW, {chance:.2g} at most"
 
 

@@ -89,8 +89,8 @@ def test_what_is_set_aside_is_public() -> None:
     here, there = ready_for(case, "interchange").hold, ready_for(other, "interchange").hold
     assert here is not None and there is not None
     np.testing.assert_array_equal(here.reserve, there.reserve)
-    np.testing.assert_array_equal(here.delta, there.delta)
-    assert (here.delta[here.band > here.band.min() + 1e-9] <= 1.1e-3).all()
+    np.testing.assert_array_equal(here.probability, there.probability)
+    assert (here.probability[here.band > here.band.min() + 1e-9] <= 1.1e-3).all()
 
 
 @pytest.mark.parametrize(
@@ -117,15 +117,15 @@ def test_zones_without_generation_are_reported_without_a_band() -> None:
 
 def test_every_zone_s_band_is_stated_with_its_probability() -> None:
     rows = [
-        {"zone": "1", "band_mw": 2.0, "delta": 0.001},
-        {"zone": "2", "band_mw": 25.0 / 1.05, "delta": 0.2},
-        {"zone": "3", "band_mw": 0.0, "delta": 1.0},
+        {"zone": "1", "band_mw": 2.0, "probability": 0.001},
+        {"zone": "2", "band_mw": 25.0 / 1.05, "probability": 0.2},
+        {"zone": "3", "band_mw": 0.0, "probability": 1.0},
     ]
     text = {code: str(message(code, values)) for code, values in hold_messages(rows)}
     assert "zone 1: 2 MW, 0.001;" in text["hold"]
     assert "zone 2: 23.8 MW, 0.2" in text["hold"]
     assert "zone 3" not in text["hold"] and "3" in text["hold-empty"]
     assert "With losses this covers an error of 23.8 MW" in text["hold-short"]
-    many = [{"zone": str(k), "band_mw": 1.0 + k, "delta": 0.001} for k in range(40)]
+    many = [{"zone": str(k), "band_mw": 1.0 + k, "probability": 0.001} for k in range(40)]
     ((_, values),) = hold_messages(many)
     assert values["bands"].startswith("40 zones: 1 to 40 MW")
