@@ -292,14 +292,13 @@ class Pivots:
         for name in figures:
             check_choice("values", name, [c for c in numeric if c not in AXES])
         _refuse_mixed(runs, [*by_rows, *by_columns])
-        hows = ("mean", source.half_width)
-        mean, half = (_pivoted(runs, by_rows, by_columns, figures, how) for how in hows)
+        mean, half = _pivoted(runs, by_rows, by_columns, figures)
         named = [_title_and_unit(name) for name in figures]
         units = {name: unit for name, (_, unit) in zip(figures, named, strict=True)}
         text = ", ".join(f"{title} ({unit})" if unit else title for title, unit in named)
         seeds = runs.groupby([*by_rows, *by_columns], dropna=False).size().max()
         caption = f"{text}: mean and 95 % interval over {seeds} seeds"
-        return Pivot(mean, half.reindex_like(mean), units, caption)
+        return Pivot(mean, half, units, caption)
 
     def _first_cost(self) -> str:
         metric = source.cost_metric(source.summary(self.study))
@@ -309,14 +308,26 @@ class Pivots:
 
 
 def _pivoted(
-    runs: pd.DataFrame, rows: list[str], columns: list[str], values: list[str], how: object
-) -> pd.DataFrame:
+    runs: pd.DataFrame, rows: list[str], columns: list[str], values: list[str]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return means and half widths; labels of rows and columns in the order of the runs.
+
+    Cells are placed by the position of their labels. pandas' ``unstack(sort=False)`` does not keep
+    cells under their labels.
+    """
     shown = runs.assign(**{name: runs[name].map(_words(name)) for name in (*rows, *columns)})
-    groups = shown.groupby([*rows, *columns], sort=False, dropna=False)[values]
-    wide = groups.agg(how).unstack(columns, sort=False)
-    order = [c for c in wide.columns if wide[c].notna().any() or how != "mean"]
-    frame: pd.DataFrame = wide[order]
-    return frame
+    row, by_rows = pd.MultiIndex.from_frame(shown[rows]).factorize()
+    column, by_columns = pd.MultiIndex.from_frame(shown[columns]).factorize()
+    groups = shown[values].groupby([row, column])
+    wide = groups.mean().unstack()
+    wide = wide.loc[:, wide.notna().any()]
+    half = groups.agg(source.half_width).unstack()[wide.columns]
+    for frame in (wide, half):
+        keys = [(value, *by_columns[n]) for value, n in frame.columns]
+        frame.columns = pd.MultiIndex.from_tuples(keys, names=[None, *columns])
+        frame.index = by_rows if len(rows) > 1 else by_rows.get_level_values(0)
+        frame.index.names = rows
+    return wide, half
 
 
 def _words(name: str) -> object:

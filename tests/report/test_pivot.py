@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import csv
+import itertools
 import re
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
+import pandas as pd
 import pytest
 from scipy import stats
 
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.core.store import read_study
+from gridpriv.report.export import _pivot
 from gridpriv.report.tables import _cell
 from gridpriv.study import Study
 
@@ -33,6 +39,59 @@ def test_rows_and_columns_may_be_several(study: Study) -> None:
     assert table.mean.index.nlevels == 2
     assert {name for name, _ in table.mean.columns} == {"cost", "redispatch_shed_mw"}
     assert "±" in table.text.to_string() and "<table" in table._repr_html_()
+
+
+AXES = ["case", "method", "budget"]
+SPLITS = [
+    (list(order[:n]), list(order[n:])) for order in itertools.permutations(AXES) for n in (1, 2)
+]
+
+
+@pytest.mark.parametrize(("rows", "columns"), SPLITS)
+@pytest.mark.parametrize("missing", [(), (2, 3)])
+def test_every_cell_is_under_its_own_labels(
+    study: Study, rows: list[str], columns: list[str], missing: tuple[int, ...]
+) -> None:
+    plan = itertools.product(["case30", "case14"], ["z", "a"], ["total:5", "total:1"], [1, 2])
+    runs = [
+        {**dict(zip([*AXES, "seed"], run, strict=True)), "cost": 100.0 + 3.0**n, "status": "done"}
+        for n, run in enumerate(plan)
+        if n not in missing
+    ]
+    like = study.done.drop(columns=list(runs[0])).iloc[[0] * len(runs)].reset_index(drop=True)
+    made = replace(study, tables={"runs": pd.concat([pd.DataFrame(runs), like], axis=1)})
+    costs: dict[tuple[str, ...], list[float]] = {}
+    for run in runs:
+        words = {**run, "budget": str(run["budget"]).replace("total:", "total epsilon ")}
+        costs.setdefault(tuple(words[name] for name in [*rows, *columns]), []).append(run["cost"])
+    t95 = 12.7062047  # Student's quantile of 97.5 % at one degree of freedom
+    expected = {
+        (" ".join(key[: len(rows)]), " ".join(key[len(rows) :])): (
+            _cell("{} \u00b1 {}", fmean(pair), t95 * abs(pair[1] - pair[0]) / 2, "$/h")
+        )
+        for key, pair in costs.items()
+    }
+    files = _pivot(made, (rows, columns), ["cost"], "report")
+    header, *lines = csv.reader(files["report-csv/pivot.csv"].decode().splitlines())
+    n = len(rows)
+    assert header[:n] == rows
+    assert expected == {
+        (" ".join(line[:n]), name.removeprefix("cost ")): cell
+        for line in lines
+        for name, cell in zip(header[n:], line[n:], strict=True)
+        if cell != "\u2013"
+    }
+    text = files["report-tex/pivot.tex"].decode().replace(r" \\", "")
+    grid = [line.split(" & ") for line in text.splitlines() if "&" in line]
+    levels, body = grid[: len(columns)], grid[len(columns) :]
+    assert expected == {
+        (line[0], " ".join(level[j] for level in levels)): line[j]
+        .strip("$")
+        .replace(r"\pm", "\u00b1")
+        for line in body
+        for j in range(1, len(line))
+        if "pm" in line[j]
+    }
 
 
 def test_latex_is_booktabs_and_inert(study: Study) -> None:
