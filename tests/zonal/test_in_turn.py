@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gridpriv import acopf, load_case, make_settings, partition, run, shipped_zoning
@@ -190,3 +192,27 @@ def test_a_last_start_serves_load_that_the_others_shed() -> None:
     result = run(case, partition(case, 5), settings)
     assert result.redispatch.status == "feasible"
     assert result.physical["shed_mw"] == pytest.approx(0.0, abs=1e-3)
+
+
+def test_adjacent_zones_plan_the_tie_flows_that_a_shedding_zone_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No single zone can serve the load; zones that keep their interchange request nothing."""
+    requests, honest = [], grid_redispatch._requested
+
+    def watched(search, best):
+        kept = [replace(boundary, reserve=np.zeros(1)) for boundary in search.agreed]
+        assert honest(replace(search, agreed=kept), best) is best
+        requests.append((best, honest(search, best)))
+        return requests[-1][1]
+
+    monkeypatch.setattr(grid_redispatch, "_requested", watched)
+    end_early(monkeypatch)
+    case = load_case("case30")
+    settings = make_settings(coordination="central", seed=9, **STRONG)
+    result = run(case, partition(case, 4), settings)
+    ((before, after),) = requests
+    assert before.state.shed_mw > 1.0
+    assert after.status == result.redispatch.status == "feasible"
+    assert result.physical["shed_mw"] == pytest.approx(0.0, abs=1e-3)
+    assert acopf(case, "shed").state.shed_mw == pytest.approx(0.0, abs=1e-3)

@@ -10,16 +10,19 @@ voltages stay outside their band replan too, on request. Where load is still she
 violated, zones replan one at a time, subject only to the model of the grid beyond. While a zone
 sheds load, zones that curtail generation replan too, for their surplus may serve it. A zone that
 sheds as much as an AC optimum of its true demand does not replan within limits. Where load is shed
-at the end, all zones move their set points towards outcomes that shed less but exceed limits, as
-far as the limits allow: flows and voltages change almost linearly in between.
+at the end, zones request other tie flows from adjacent zones. Then all zones move their set points
+towards outcomes that shed less but exceed limits, as far as the limits allow: flows and voltages
+change almost linearly in between.
 
 Requests. A zone can only change voltages that its own generators reach. Where its replan leaves a
 voltage outside the band, it requests from its neighbours to change the voltages of the buses that
-both see by as much; a neighbour without generators forwards the request.
+both see by as much; a neighbour without generators forwards the request. A zone that sheds load
+because of its branches can only change tie flows that its own generators reach. It plans with
+little weight on its tie flows, and the planned flows are its request.
 
-Privacy. A request contains the violation of a voltage band, so it depends on true demand. Like the
-voltages and flows that neighbours measure at their tie lines it belongs to operation, and no
-certificate covers it (docs/threat-model.md).
+Privacy. A request contains the violation of a voltage band or the tie flows of a zone's plan, so it
+depends on true demand. Like the voltages and flows that neighbours measure at their tie lines it
+belongs to operation, and no certificate covers it (docs/threat-model.md).
 """
 
 from __future__ import annotations
@@ -90,6 +93,8 @@ RESTART_FACTOR = 10.0
 MOST_NEAR, MOST_HALVINGS = 8, 6
 """Number of infeasible outcomes towards which zones move from one that sheds load; halvings of each
 move."""
+MOST_REQUESTS, REQUEST_FIRMNESS = 3, 1.0
+"""Number of consecutive requests of tie flows; firmness of the plans that are the requests."""
 MOST_CUTS = 8
 """Steps of emergency load shedding and curtailment."""
 VIOLATION_SEVERITY = 10.0
@@ -442,14 +447,19 @@ def _damped(search: _RedispatchSearch, last: GridRedispatch, *, free: bool) -> G
 
 
 def _replanned(
-    search: _RedispatchSearch, start: Sequence[Boundary], first: GridRedispatch
+    search: _RedispatchSearch,
+    start: Sequence[Boundary],
+    first: GridRedispatch,
+    interchange: Floats | None = None,
 ) -> GridRedispatch:
     """Replan in zones with a violation or shed load, until replans end.
 
     Zones that then replan one at a time may draw far too much balancing power to serve all load.
+    ``interchange`` is that of the first plans, by default the scheduled one.
     """
     zones, scheduled, boundaries = search.zones, first.scheduled, list(start)
-    interchange, plans = scheduled.copy(), list(first.plans)
+    interchange = (scheduled if interchange is None else interchange).copy()
+    plans = list(first.plans)
     best = last = first
     idle = 0
     for replans in range(1, MOST_REPLANS + 1):
@@ -476,6 +486,75 @@ def _replanned(
             break
     last = _after_emergency(search, interchange, _in_turn(search, start, best))
     return search.better(last, best)
+
+
+def _requested(search: _RedispatchSearch, best: GridRedispatch) -> GridRedispatch:
+    """Let zones with shed load or a violation request tie flows, which adjacent zones then plan.
+
+    Zones that keep their interchange (``Boundary.reserve``) do not.
+    """
+    zones, agreed = search.zones, search.agreed
+    for _ in range(MOST_REQUESTS):
+        state = best.state
+        if state is None or not search.shedding(best) or agreed[0].reserve is not None:
+            break
+        wishes: list[Boundary | None] = [None] * len(zones)
+        for z in search.affected(best):
+            wishes[z] = _at_flows(search.measured(z, state, agreed[z], GAIN), REQUEST_FIRMNESS, 0.0)
+        wished = search.plans(best.plans, wishes)
+        asking = {z for z, wish in enumerate(wishes) if wish is not None}
+        adjacent, flows = _planned_tie_flows(search, state, wished, asking)
+        answers: list[Boundary | None] = [None] * len(zones)
+        for z in adjacent:
+            measured = search.measured(z, state, agreed[z], 0.0)
+            answer = _at_flows(measured, agreed[z].firmness, 1.0)
+            answers[z] = replace(answer, **_at_ties(zones[z], *flows))
+        plans = search.plans(wished, answers)
+        current = state.interchange.copy()
+        for z, (old, new) in enumerate(zip(best.plans, plans, strict=True)):
+            current[z] = current[z] if new is old else new.interchange
+        first = search.redispatched(best.scheduled, current, plans, best)
+        start = [
+            replace(_at_flows(boundary, REQUEST_FIRMNESS, 1.0), **_at_ties(zone, *flows))
+            for zone, boundary in zip(zones, agreed, strict=True)
+        ]
+        better = search.better(best, first, _replanned(search, start, first, current))
+        if better is best:
+            break
+        best = better
+    return best
+
+
+def _at_flows(boundary: Boundary, firmness: float, violation_price: float) -> Boundary:
+    """Return a boundary whose tie flows and voltages alone represent the grid beyond."""
+    return replace(
+        boundary,
+        reaction=None,
+        valuation=None,
+        firmness=firmness,
+        violation_price=violation_price,
+    )
+
+
+def _planned_tie_flows(
+    search: _RedispatchSearch, state: AcState, plans: Sequence[ZonePlan], asking: set[int]
+) -> tuple[set[int], tuple[Complexes, Complexes, Floats]]:
+    """Return the zones adjacent to those asking, and flows at both ends and w as these planned.
+
+    Elsewhere flows and squared voltages w are those of the state.
+    """
+    case, s_from, s_to, w = search.case, state.s_from.copy(), state.s_to.copy(), state.vm**2
+    adjacent: set[int] = set()
+    for z in asking:
+        zone, ties, voltage = search.zones[z], tie_branches(search.zones[z]), state.voltage.copy()
+        voltage[zone.buses] = plans[z].voltage
+        planned_from, planned_to = branch_flows(case, voltage)
+        s_from[ties], s_to[ties] = planned_from[ties], planned_to[ties]
+        w[zone.own] = np.abs(voltage[zone.own]) ** 2
+        adjacent |= set(
+            search.owners[np.concatenate([case.f_bus[ties], case.t_bus[ties]])].tolist()
+        )
+    return adjacent - asking, (s_from, s_to, w)
 
 
 def _moved(search: _RedispatchSearch, best: GridRedispatch) -> GridRedispatch:
@@ -640,7 +719,7 @@ def redispatch_grid(
         if planned or not new.severity > RESTART_FACTOR * best.severity > RESTART_FACTOR**2:
             best = search.better(best, _replanned(search, start, new))
     if best.status != "infeasible" and search.shedding(best):
-        best = _moved(search, best)
+        best = _moved(search, _requested(search, best))
     for free in (True, False):
         if search.exceeds_cost(best, first):
             best = search.better(best, _damped(search, first if free else best, free=free))
