@@ -283,6 +283,8 @@ class Pivots:
         """
         runs = source.with_cost_of_privacy(self.study.runs)
         runs = runs[runs["status"] == "done"] if len(runs) else runs
+        if runs.empty:
+            raise InputError("This study has no finished run to tabulate.")
         by_rows, by_columns, figures = _listed(rows), _listed(columns), _listed(values)
         figures = figures or [self._first_cost()]
         for field, names in (("rows", by_rows), ("columns", by_columns)):
@@ -291,6 +293,8 @@ class Pivots:
         numeric = [c for c in runs if pd.api.types.is_numeric_dtype(runs[c])]
         for name in figures:
             check_choice("values", name, [c for c in numeric if c not in AXES])
+        if runs[figures].isna().all(axis=None):
+            raise InputError(f"No finished run of this study has a value of {', '.join(figures)}.")
         _refuse_mixed(runs, [*by_rows, *by_columns])
         mean, half = _pivoted(runs, by_rows, by_columns, figures)
         named = [_title_and_unit(name) for name in figures]

@@ -120,6 +120,16 @@ def test_a_table_that_says_nothing_is_refused(
         study.table(rows, columns, values)
 
 
+def test_a_study_without_values_is_refused(study: Study) -> None:
+    for changed, message in (
+        ({"status": "failed"}, "no finished run to tabulate"),
+        ({"redispatch_shed_mw": float("nan")}, "has a value of redispatch_shed_mw"),
+    ):
+        empty = replace(study, tables={"runs": study.runs.assign(**changed)})
+        with pytest.raises(InputError, match=message):
+            empty.table("method", "budget", "redispatch_shed_mw")
+
+
 def test_the_command_writes_it(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(copied), "--format", "tex", "--pivot", "method,budget"]) == 0
     written = (copied / "report-tex" / "pivot.tex").read_text()
