@@ -215,13 +215,14 @@ class RunContext:
 
             load = time.perf_counter() - self.began
 
-            def store(result: RunResult) -> None:
+            def store(result: RunResult) -> str | None:
                 timing = replace(result.timing, load=load, total=load + result.timing.total)
                 result = replace(result, timing=timing).including(*earlier)
                 if run_folder is not None:
                     _stored(run_folder, result)
                     self._finish(run_folder)
                 show(result.as_dict(public=self.public), result.early is not None)
+                return run_folder.drawn() if run_folder is not None and result.early else None
 
             zones = stack.enter_context(closing(self.zones(prepared.settings.workers)))
             with ExitStack() as running:
@@ -266,8 +267,9 @@ class RunContext:
         known = run_folder.known(horizon) if once else None
         earlier = {} if once else run_folder.earlier()
         draws = int(known is None) if once else len(remaining)
-        plan = _planned(horizon, run_folder, known) if known is not None or not once else None
         with ExitStack() as stack:
+            stack.enter_context(_stating_draws(run_folder))
+            plan = _planned(horizon, run_folder, known) if known is not None or not once else None
             charge, admit = stack.enter_context(self.charging(case, first, draws))
             advance = stack.enter_context(self.progress(case.name, len(remaining)))
             for number in remaining:
@@ -308,9 +310,22 @@ def _stored_step(
     earlier: tuple[Releases, Releases],
     plan: DayPlan | None,
     result: RunResult,
-) -> None:
-    """Store a step after its ``earlier`` attempts, with its plan."""
+) -> str | None:
+    """Store a step after its ``earlier`` attempts, with its plan; state draws at an early end."""
     run_folder.add(number, result.including(*earlier), plan)
+    return run_folder.drawn() if result.early else None
+
+
+@contextmanager
+def _stating_draws(run_folder: RunFolder) -> Iterator[None]:
+    """Add to an exception the number of releases of all steps."""
+    try:
+        yield
+    except BaseException as error:
+        note = run_folder.drawn()
+        if note and note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+        raise
 
 
 def in_turn(admit: Admit | None, begin: Admit) -> Admit:

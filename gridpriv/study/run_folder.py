@@ -43,6 +43,7 @@ from gridpriv.study.comparison import ZonedCase, describe, network_rows
 from gridpriv.study.engine import charge_rows, header, manifest_totals
 from gridpriv.zonal.day import DayPlan
 from gridpriv.zonal.horizon import DemandEstimates, Horizon, step_row
+from gridpriv.zonal.opening import Trace
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.summary import noise
@@ -151,6 +152,11 @@ class RunFolder:
         estimates = {} if known is None else _known_tables(horizon, known)
         releases = _drawn_tables(drawn, horizon.planned_of(drawn), early=known is None)
         self._note(None, {**releases, **estimates})
+
+    def drawn(self) -> str:
+        """Return the number of releases of all attempts at all runs, as a sentence if any."""
+        drawn, _, _ = releases_in(self.study())
+        return Trace(releases=drawn).drawn() if drawn else ""
 
     def known(self, horizon: Horizon) -> DemandEstimates | None:
         """Return the estimate of every step's demand from a stored release."""

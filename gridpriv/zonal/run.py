@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from gridpriv.power.schedule import AcRounds, AcSchedule, CentralSchedule
 
 Watch = Callable[[RoundRecord], None]
-Leave = Callable[[RunResult], None]
+Leave = Callable[[RunResult], str | None]
 Planned = Mapping[str, Mapping[Release, int]]
 Admit = Callable[[Planned], None]
 
@@ -199,7 +199,8 @@ def run_prepared(
         the run there.
     leave : callable
         Called with the result so far if the run ends early after it may have drawn (a solver, a
-        refusal, an interrupt, a defect), before the exception is raised again.
+        refusal, an interrupt, a defect), before the exception is raised again. It may return a
+        sentence on all releases drawn so far, where the run is not the only one to draw.
     watch_ac : callable
         Called after each round on the AC equations.
     """
@@ -225,8 +226,7 @@ def run_prepared(
             return run.result(_redispatched(prepared, zones, schedule))
         except BaseException as error:
             unfinished = run.result(None, _reason(error))
-            error.add_note(unfinished.trace.drawn())
-            leave(unfinished)
+            error.add_note(leave(unfinished) or unfinished.trace.drawn())
             raise
 
 

@@ -21,7 +21,9 @@ from gridpriv.privacy.release import Release
 from gridpriv.privacy.temporal import TemporalDisclosure
 from gridpriv.report.contents import contents
 from gridpriv.report.source import summary
+from gridpriv.study import context
 from gridpriv.study.run_folder import RunFolder
+from gridpriv.zonal import run as run_module
 from gridpriv.zonal.horizon import Horizon, make_horizon
 from gridpriv.zonal.prepared import noise_rule, prepare
 from gridpriv.zonal.summary import series_notes
@@ -295,6 +297,50 @@ def test_a_single_run_has_no_temporal_basis():
     case = load_case("case14")
     with pytest.raises(InputError, match="temporal_basis = '2': must be"):
         prepare(case, shipped_zoning(case), make_settings(temporal_basis="2"))
+
+
+@pytest.mark.parametrize("place", ["run_trial", "run_prepared", "reference", "_planned"])
+def test_an_interrupted_series_states_its_release(place, tmp_path, monkeypatch, capsys):
+    """Before the release, in a step after it, in a step's baseline, and in a resumed series."""
+    series, out = written(DAY, tmp_path), tmp_path / "out"
+    words = ["run", "case14", "--series", series, *FLAGS, "--quiet", "--out", str(out)]
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    def message(resumed=()):
+        assert main([*words, *resumed]) == 130
+        return " ".join(capsys.readouterr().err.split())
+
+    with monkeypatch.context() as broken:
+        if place == "run_trial":
+            broken.setattr(Horizon, "run_trial", interrupted)
+            assert "releases drawn" not in message()
+            return
+        module = {"run_prepared": run_module, "reference": context, "_planned": context}[place]
+        if place == "reference":
+            words[words.index("--no-reference")] = "--reference"
+        broken.setattr(module, "run_rounds" if place == "run_prepared" else place, interrupted)
+        stated = message()
+        assert stated.count("most releases drawn by a zone: 1") == 1
+        assert "drawn by a zone: 0" not in stated
+        assert message(["--resume"]).count("most releases drawn by a zone: 1") == 1
+    assert main([*words, "--resume"]) == 0
+
+
+def test_an_interrupted_run_states_the_releases_of_all_attempts(tmp_path, monkeypatch, capsys):
+    grant(ledger := str(tmp_path / "owner.ledger"), "5")
+    words = ["run", "case14", *FLAGS, "--quiet", "--ledger", ledger, "--out", str(tmp_path / "out")]
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_module, "round_record", interrupted)
+    for attempt, resumed in enumerate(((), ("--resume",)), start=1):
+        assert main([*words, *resumed]) == 130
+        assert f"drawn by a zone: {attempt};" in " ".join(capsys.readouterr().err.split()).replace(
+            ") (", "; "
+        )
 
 
 @pytest.mark.parametrize(
