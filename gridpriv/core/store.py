@@ -444,9 +444,9 @@ class Store:
                     f"name another folder{_again(before, manifest)}"
                 )
         if not resume:
-            content = (
-                f"{len(self.stored())} of the {before['planned']} runs of this {before['kind']}"
-            )
+            done, failed = _counts(self)
+            content = f"{done} of the {before['planned']} runs of this {before['kind']}"
+            content += f" and {failed} that ended early" if failed else ""
             advice = "report on them again" if before["finished"] else "run the rest"
             advice = f"add --resume to {advice}, or name another folder"
             if before["planned"] == 1:
@@ -556,13 +556,19 @@ def reopen_store(folder: Path) -> Iterator[Store]:
 
 
 def _hint(store: Store, planned: int) -> str:
-    statuses = list(store.stored().values())
-    failed = statuses.count("failed")
+    done, failed = _counts(store)
     ended = f" and {failed} ended early" if failed else ""
     return (
-        f"{len(statuses) - failed} of {planned} runs are stored{ended}; the same command with "
+        f"{done} of {planned} runs are stored{ended}; the same command with "
         "--resume goes on from there"
     )
+
+
+def _counts(store: Store) -> tuple[int, int]:
+    """Return the number of stored runs that finished, and of those that ended early."""
+    statuses = list(store.stored().values())
+    failed = statuses.count("failed")
+    return len(statuses) - failed, failed
 
 
 def _difference(key: str, was: Json, manifest: Json) -> str:

@@ -305,6 +305,10 @@ def test_a_step_that_ended_early_is_reported_and_not_counted(
     assert read_study(out).rounds.step.value_counts()["noon"] == 1
     assert pd.read_csv(out / "steps.csv").step.tolist() == ["night", "morning"]
     assert json.loads((out / "horizon.json").read_text())["finished"] == 2
+    assert "2 of 4 runs are stored and 1 ended early" in " ".join(capsys.readouterr().err.split())
+    assert run(day, "--seed", "3", "--out", str(out)) == 2
+    again = " ".join(capsys.readouterr().err.split())
+    assert "already holds 2 of the 4 runs of this series and 1 that ended early: add" in again
     capsys.readouterr()
     assert main(["report", str(out), "--format", "html,csv"]) == 0
     page = re.sub(r"<[^>]+>", " ", (out / "report.html").read_text())
