@@ -447,7 +447,8 @@ class Store:
             done, failed = _counts(self)
             content = f"{done} of the {before['planned']} runs of this {before['kind']}"
             content += f" and {failed} that ended early" if failed else ""
-            advice = "report on them again" if before["finished"] else "run the rest"
+            rest = "run it again" if before["planned"] == 1 else "run the rest"
+            advice = "report on them again" if before["finished"] else rest
             advice = f"add --resume to {advice}, or name another folder"
             if before["planned"] == 1:
                 content = f"this {before['kind']}"
@@ -510,7 +511,12 @@ class Store:
 
 @contextmanager
 def open_store(
-    folder: Path, manifest: Json, *, resume: bool, common: Callable[[], Tables] = dict
+    folder: Path,
+    manifest: Json,
+    *,
+    resume: bool,
+    common: Callable[[], Tables] = dict,
+    resumes: Callable[[Store], str] = lambda _: "goes on from there",
 ) -> Iterator[Store]:
     """Lock a folder for a study; start it, or continue it.
 
@@ -525,6 +531,8 @@ def open_store(
         True if an existing folder of this study may be continued.
     common : callable
         Returns the tables that are not of a run.
+    resumes : callable
+        Returns what the same command does with ``--resume`` after an interruption.
 
     Raises
     ------
@@ -544,7 +552,7 @@ def open_store(
             if new and isinstance(error, InputError | BudgetError):
                 store.leave_nothing()
             if store.unfinished and not isinstance(error, InputError):
-                error.add_note(_hint(store, manifest["planned"]))
+                error.add_note(_hint(store, manifest["planned"], resumes(store)))
             raise
 
 
@@ -555,13 +563,10 @@ def reopen_store(folder: Path) -> Iterator[Store]:
         yield Store(folder, public=bool(read_manifest(folder).get("public", False)))
 
 
-def _hint(store: Store, planned: int) -> str:
+def _hint(store: Store, planned: int, resumes: str) -> str:
     done, failed = _counts(store)
     ended = f" and {failed} ended early" if failed else ""
-    return (
-        f"{done} of {planned} runs are stored{ended}; the same command with "
-        "--resume goes on from there"
-    )
+    return f"{done} of {planned} runs are stored{ended}; the same command with --resume {resumes}"
 
 
 def _counts(store: Store) -> tuple[int, int]:

@@ -250,7 +250,19 @@ def open_runs(
     # the grid of the run: branches out of service are not in its tables
     drawn = ZonedCase(runs.case.without(runs.settings.outage), runs.zoning)
     network = partial(network_rows, {(runs.case.name, ""): drawn})
-    with open_store(folder, manifest, resume=resume, common=network) as store:
+    repeats = runs.known_seed is not None and not ledger
+
+    def resumes(store: Store) -> str:
+        does = "starts the run again" if runs.series is None else "goes on from there"
+        study, statuses = read_study(folder), store.stored().values()
+        lost = releases_in(study)[2] and RELEASED not in study.tables
+        if repeats or not lost or (statuses and "failed" not in statuses):
+            return does
+        charges = " and charges" if ledger else ""
+        room = ": the grant must have room for both" if ledger else ""
+        return f"{does}, and draws{charges} the interrupted releases again{room}"
+
+    with open_store(folder, manifest, resume=resume, common=network, resumes=resumes) as store:
         if public:
             _check_identity(store, runs)
         recorded = recorded_seed(folder)
@@ -259,7 +271,7 @@ def open_runs(
                 "seed", runs.known_seed, f"{recorded}, with which the {runs.kind} was begun"
             )
         try:
-            yield RunFolder(store, runs, repeats=runs.known_seed is not None and not ledger)
+            yield RunFolder(store, runs, repeats=repeats)
         finally:
             if public and not store.has_runs:
                 remove(_unfinished(folder))

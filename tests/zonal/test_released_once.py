@@ -323,24 +323,32 @@ def test_an_interrupted_series_states_its_release(place, tmp_path, monkeypatch, 
         broken.setattr(module, "run_rounds" if place == "run_prepared" else place, interrupted)
         stated = message()
         assert stated.count("most releases drawn by a zone: 1") == 1
-        assert "drawn by a zone: 0" not in stated
+        assert "drawn by a zone: 0" not in stated and "--resume goes on from there)" in stated
         assert message(["--resume"]).count("most releases drawn by a zone: 1") == 1
     assert main([*words, "--resume"]) == 0
 
 
-def test_an_interrupted_run_states_the_releases_of_all_attempts(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("charged", [True, False])
+def test_an_interrupted_run_states_the_releases_of_all_attempts(
+    charged, tmp_path, monkeypatch, capsys
+):
+    """With a ledger a resumed run draws again, and says so; without, it has the same draw."""
     grant(ledger := str(tmp_path / "owner.ledger"), "5")
-    words = ["run", "case14", *FLAGS, "--quiet", "--ledger", ledger, "--out", str(tmp_path / "out")]
+    words = ["run", "case14", *FLAGS, "--quiet", "--out", str(tmp_path / "out")]
+    words += ["--ledger", ledger] if charged else []
 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(run_module, "round_record", interrupted)
+    again = "draws and charges the interrupted releases again: the grant must have room for both"
     for attempt, resumed in enumerate(((), ("--resume",)), start=1):
         assert main([*words, *resumed]) == 130
-        assert f"drawn by a zone: {attempt};" in " ".join(capsys.readouterr().err.split()).replace(
-            ") (", "; "
-        )
+        stated = " ".join(capsys.readouterr().err.split())
+        assert f"drawn by a zone: {attempt if charged else 1})" in stated
+        assert f"starts the run again{', and ' + again if charged else ''})" in stated
+    assert main(words) == 2
+    assert "already holds this run: add --resume to run it again" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
