@@ -58,7 +58,7 @@ def _prepared(args: argparse.Namespace, chosen: FlowBased | Security) -> tuple[C
                 f"Choose --view {SHARED} or drop --public."
             )
     output.output_folder(args.out)
-    case = flags.given_case(args)
+    case = flags.given_case(args, settings.load_scale)
     prepared = gridpriv.prepare(case, flags.chosen_zoning(case, args), settings)
     check_view_of(chosen.view, prepared.zoning.names, prepared.rules.perturbation.target)
     return case, prepared

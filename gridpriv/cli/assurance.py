@@ -50,7 +50,7 @@ def _add_run(parser: argparse.ArgumentParser, *hidden: str) -> None:
 def _studied(args: argparse.Namespace) -> tuple[Case, gridpriv.Zoning, Settings]:
     """Return case, zones and settings of an audited run."""
     settings = flags.run_settings(args)
-    case = gridpriv.load_case(args.case)
+    case = flags.given_case(args, settings.load_scale)
     return case, flags.chosen_zoning(case, args), settings
 
 

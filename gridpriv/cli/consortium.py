@@ -53,7 +53,7 @@ def execute_consortium(args: argparse.Namespace) -> int:
 
     split_address("address", args.address)
     settings = flags.run_settings(args)
-    case = flags.given_case(args)
+    case = flags.given_case(args, settings.load_scale)
     zoning, folder = flags.chosen_zoning(case, args), Path(args.out)
     write_folders(case, zoning, settings, args.run, args.address, folder)
     document = {"out": str(folder), "run": args.run, "zones": list(zoning.names)}

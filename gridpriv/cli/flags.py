@@ -255,51 +255,70 @@ def add_case_arguments(parser: argparse.ArgumentParser) -> None:
     flag(parser, "--demand", "FILE.csv")
 
 
-def given_case(args: argparse.Namespace) -> gridpriv.Case:
-    """Return the case of the arguments, with their demand."""
+def given_case(args: argparse.Namespace, load_scale: float = 1.0) -> gridpriv.Case:
+    """Return the case of the arguments, with their demand before scaling."""
     case = gridpriv.load_case(args.case)
     if not case.reference.any():
         warn("no-reference-bus", case=args.case)
-    if getattr(args, "demand", None) is None:
-        return case
+    if getattr(args, "demand", None) is not None:
+        case = gridpriv.override_demand(case, args.demand)
+    if getattr(args, "series", None) is None:
+        question_demand(args, case, load_scale)
+    return case
 
-    return gridpriv.override_demand(case, args.demand)
 
-
-def read_series(args: argparse.Namespace, case: gridpriv.Case) -> DemandSeries:
+def read_series(
+    args: argparse.Namespace, case: gridpriv.Case, load_scale: float = 1.0
+) -> DemandSeries:
     """Return the series of ``--series``."""
     from gridpriv.grid.pandapower import is_profiles, profile_series
 
     if is_profiles(args.series):
-        return profile_series(args.series, args.case, case)
-    return gridpriv.read_demand_series(args.series, case)
+        series = profile_series(args.series, args.case, case)
+    else:
+        series = gridpriv.read_demand_series(args.series, case)
+    question_series(args, series, f"--series {args.series}", load_scale)
+    return series
+
+
+def question_series(
+    args: argparse.Namespace, series: DemandSeries, source: str, load_scale: float = 1.0
+) -> None:
+    """Warn of implausible demand in the steps of largest and least demand."""
+    sizes = abs(series.pd).sum(axis=1)
+    for step in dict.fromkeys((int(sizes.argmax()), int(sizes.argmin()))):
+        name, scale = series.steps[step], load_scale * (series.scale(step) or 1.0)
+        question_demand(args, series.at(step), load_scale, f"{source}, step {name}", scale)
 
 
 def question_demand(
-    args: argparse.Namespace, case: gridpriv.Case, load_scale: float, step: str = ""
+    args: argparse.Namespace,
+    case: gridpriv.Case,
+    load_scale: float = 1.0,
+    source: str = "",
+    scale: float | None = None,
 ) -> None:
     """Warn of implausible demand; for public output only on its flags.
 
     Parameters
     ----------
-    step : str
-        Of a series.
+    case : Case
+        Before its demand is multiplied by ``load_scale``.
+    source : str
+        Of the demand; by default the case or ``--demand``.
+    scale : float, optional
+        ``load_scale`` times that of a series' step.
     """
-    from gridpriv.power.prior import demand_questions
+    from gridpriv.power.prior import warn_of_demand
 
     if load_scale == 0.0:
-        questions = [
-            "--load-scale 0 makes demand 0 MW at every bus. Is that intended? 1 leaves it as it is."
-        ]
-    elif getattr(args, "public", False):
-        return
-    else:
-        source = f"--demand {args.demand}" if args.demand is not None else f"case {args.case}"
-        source = f"--series {args.series}, step {step}" if step else source
-        scaled = f", --load-scale {load_scale:g}" if load_scale != 1.0 else ""
-        questions = demand_questions(case, source + scaled, load_scale)
-    for question in questions:
-        errors.warn(question)
+        warn("load-scale-zero")
+    elif not getattr(args, "public", False):
+        given = getattr(args, "demand", None)
+        source = source or (f"case {args.case}" if given is None else f"--demand {given}")
+        source += f", --load-scale {load_scale:g}" if load_scale != 1.0 else ""
+        scale = load_scale if scale is None else scale
+        warn_of_demand(case.scale_load(load_scale), source, scale)
 
 
 def add_zone_arguments(parser: argparse.ArgumentParser) -> None:

@@ -49,6 +49,7 @@ def execute_cases(args: argparse.Namespace) -> int:
 
     case, report = read_case(args.case)
     report.warn()
+    flags.question_demand(args, case)
     size = case_size(case)
     return print_result(args, size | report.as_dict(), lambda: _print_report(case, size, report))
 
@@ -129,6 +130,7 @@ def execute_zones(args: argparse.Namespace) -> int:
 
         picture_format(args.plot)
     case = gridpriv.load_case(args.case)
+    flags.question_demand(args, case)
     zoning = flags.chosen_zoning(case, args)
     report = zone_report(case, zoning)
     if args.out:

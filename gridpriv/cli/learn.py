@@ -372,6 +372,7 @@ def _forecast(args: argparse.Namespace) -> int:
     case = gridpriv.load_case(args.case)
     zoning = flags.chosen_zoning(case, args)
     series = gridpriv.read_demand_series(args.history, case)
+    flags.question_series(args, series, f"--history {args.history}")
     result = forecast_series(settings, series, zoning, args.weather, args.ledger, args.ledger_key)
     document = result.as_dict()
     if args.out is not None:

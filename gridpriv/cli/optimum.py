@@ -72,8 +72,7 @@ class Optimum(Scenario):
 def changed_case(args: argparse.Namespace) -> Case:
     """Return the case with the demand, load scale and outages of the arguments."""
     scenario = Scenario(**flags.given_settings(args, Scenario))
-    case = flags.given_case(args).scale_load(scenario.load_scale)
-    flags.question_demand(args, case, scenario.load_scale)
+    case = flags.given_case(args, scenario.load_scale).scale_load(scenario.load_scale)
     in_service = case.without(scenario.outage)
     if scenario.outage and not (args.json or args.quiet):
         output.say(out_of_service(case, scenario.outage))

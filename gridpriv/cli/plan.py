@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
-import gridpriv
 from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
 from gridpriv.core.errors import check_choice, not_allowed, positive
@@ -70,7 +69,7 @@ def execute(args: argparse.Namespace) -> int:
     from gridpriv.zonal.forecast import forecast, methods, recommended
 
     output.output_folder(args.out)
-    case = gridpriv.load_case(args.case)
+    case = flags.given_case(args)
     zoning = flags.chosen_zoning(case, args)
     chosen = Scenarios(**flags.given_settings(args, Scenarios))
     chosen.beta.distance(case.base_mva)

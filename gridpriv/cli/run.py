@@ -9,12 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 import gridpriv
 from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
-from gridpriv.core.errors import BudgetError, InputError, SolverError
+from gridpriv.core.errors import BudgetError, InputError, SolverError, warn
 from gridpriv.core.text import Json, counted, shown
 from gridpriv.grid.case import Case
 from gridpriv.zonal.settings import PRESETS, Settings
@@ -65,7 +63,7 @@ def execute(args: argparse.Namespace) -> int:
     folder = output.output_folder(args.out)
     settings = _resumed(args, folder, settings)
     context = _context(args, folder, settings)
-    case = flags.given_case(args)
+    case = flags.given_case(args, settings.load_scale)
     zoning = flags.chosen_zoning(case, args)
     if args.public:
         refuse_unprotected(settings.effective_mechanism())
@@ -75,7 +73,6 @@ def execute(args: argparse.Namespace) -> int:
         if args.dry_run:
             return _print_estimate(args, [(case, settings)] * len(horizon.series.steps))
         return _run_series(args, context, horizon)
-    flags.question_demand(args, case.scale_load(settings.load_scale), settings.load_scale)
     _question(case, zoning, dry=args.dry_run)
     prepared = gridpriv.prepare(case, zoning, settings)
     if args.dry_run:
@@ -216,11 +213,20 @@ def summarise(document: Json, outages: str = "") -> None:
 
 def _horizon(args: argparse.Namespace, case: Case, zoning: Zoning, settings: Settings) -> Horizon:
     """Return the steps of a series, with their coupling."""
-    from gridpriv.grid.chronology import Chronology, with_storage
+    from gridpriv.grid.chronology import Chronology, Storage, with_storage
+    from gridpriv.power.prior import capacity, size_questions
     from gridpriv.zonal.horizon import make_horizon
 
-    case, storages = with_storage(case, args.storage) if args.storage else (case, ())
-    series = flags.read_series(args, case)
+    storages: tuple[Storage, ...] = ()
+    if args.storage:
+        most = case.base_mva * capacity(case)
+        case, storages = with_storage(case, args.storage)
+        power = case.base_mva * sum(storage.discharge for storage in storages)
+        for question in size_questions(
+            power, most, f"--storage {args.storage}: p_mw", "MW", "grid"
+        ):
+            warn(question)
+    series = flags.read_series(args, case, settings.load_scale)
     chronology = Chronology.of(
         case,
         storages,
@@ -230,10 +236,6 @@ def _horizon(args: argparse.Namespace, case: Case, zoning: Zoning, settings: Set
         reserves=args.reserves,
         switches=args.commitment,
     )
-    sizes = np.abs(series.pd).sum(axis=1)
-    for step in dict.fromkeys((int(sizes.argmax()), int(sizes.argmin()))):
-        scaled = series.at(step).scale_load(settings.load_scale)
-        flags.question_demand(args, scaled, settings.load_scale, series.steps[step])
     return make_horizon(series, zoning, settings, chronology)
 
 

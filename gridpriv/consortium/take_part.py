@@ -38,6 +38,7 @@ from gridpriv.grid.case import Case, network_digest, read_network
 from gridpriv.grid.scenarios import read_bus_demand
 from gridpriv.grid.zoning import Zoning, read_zoning
 from gridpriv.power.ac.grid_redispatch import agreed_boundaries
+from gridpriv.power.prior import warn_of_demand
 from gridpriv.power.zone import Zone
 from gridpriv.power.zone_agent import ZoneAgent
 from gridpriv.privacy.certificate import all_planned, noise_caveat, zone_certificate
@@ -299,6 +300,11 @@ def read_own(agreement: Agreement, party: ZoneParty, folder: Path) -> OwnZone:
     ------
     InputError
         If a file is not the agreement's, or the demand is not that of exactly its own buses.
+
+    Warns
+    -----
+    GridprivWarning
+        Of implausible demand, before any release.
     """
     name = str(party.zone)
     check_choice("zone", name, agreement.zones)
@@ -318,7 +324,9 @@ def read_own(agreement: Agreement, party: ZoneParty, folder: Path) -> OwnZone:
             "agreement says: it was not made for this network and zone map"
             "; make the folders again (gridpriv consortium)"
         )
-    return OwnZone(prepared, prepared.zones[position], case)
+    own, scale = prepared.zones[position], agreement.settings.load_scale
+    warn_of_demand(case.scale_load(scale), f"demand file {folder / party.demand}", scale, own)
+    return OwnZone(prepared, own, case)
 
 
 def own_demand(network: Case, zoning: Zoning, name: str, path: Path) -> Case:

@@ -98,7 +98,7 @@ def public_demand(case: Case, path: str | Path | None) -> PublicDemand:
     Warns
     -----
     GridprivWarning
-        Where a generator without a limit leaves the capacity unknown.
+        Where a generator without a limit leaves the capacity unknown, or of implausible demand.
     """
     if path is None:
         return _from_capacity(case)
@@ -108,15 +108,15 @@ def public_demand(case: Case, path: str | Path | None) -> PublicDemand:
     file, step = (Path(name), step) if name and not Path(path).exists() else (Path(path), "")
     if step or is_forecast(file):
         demand, spreads = read_forecast(file, case, step)
-        _refuse_gaps(case, path, demand)
+        _check_expected(case, path, demand)
         return PublicDemand(demand, float(spreads.mean()), spreads)
     demand = read_bus_demand(path, case)
-    _refuse_gaps(case, path, demand)
+    _check_expected(case, path, demand)
     return PublicDemand(demand, FILE_SPREAD)
 
 
-def _refuse_gaps(case: Case, path: str | Path, demand: Floats) -> None:
-    """Raise :class:`InputError` naming buses that are missing in a file."""
+def _check_expected(case: Case, path: str | Path, demand: Floats) -> None:
+    """Raise :class:`InputError` naming buses missing in a file; warn of implausible demand."""
     missing = [int(bus) for bus in case.bus_id[~np.isfinite(demand).all(axis=0)]]
     if missing:
         some = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
@@ -124,6 +124,7 @@ def _refuse_gaps(case: Case, path: str | Path, demand: Floats) -> None:
             f"public demand {path} misses {len(missing)} of {case.n_bus} buses ({some}): "
             "a prior needs pd_mw and qd_mvar of every bus in service"
         )
+    warn_of_demand(replace(case, pd=demand[0], qd=demand[1]), f"public demand {path}")
 
 
 def _from_capacity(case: Case) -> PublicDemand:
@@ -240,7 +241,30 @@ grids (MATPOWER and PGLib-OPF)."""
 LEAST_PLAUSIBLE = 1e-3
 
 
-def demand_questions(case: Case, source: str, load_scale: float = 1.0) -> list[str]:
+def warn_of_demand(
+    case: Case, source: str, load_scale: float = 1.0, zone: Zone | None = None
+) -> None:
+    """Warn of a case's implausible demand (:func:`demand_questions`)."""
+    for question in demand_questions(case, source, load_scale, zone):
+        warn(question, 3)
+
+
+def size_questions(
+    total: float, most: float, quantity: str, unit: str, owner: str, *, scaled: bool = False
+) -> list[str]:
+    """Return a warning if a total is more than :data:`MOST_TIMES` the capacity of its owner."""
+    if not total > MOST_TIMES * most > 0.0:
+        return []
+    doubt = "that load scale intended" if scaled else f"it in {unit}, not in k{unit[1:]}"
+    return [
+        f"{quantity} adds up to {total:.6g} {unit}, {total / most:.3g} times the {most:.6g} MW "
+        f"that the {owner} can generate or import. Is {doubt}?"
+    ]
+
+
+def demand_questions(
+    case: Case, source: str, load_scale: float = 1.0, zone: Zone | None = None
+) -> list[str]:
     """Return warnings about a case's implausible demand; local.
 
     Without a known capacity its size is not tested.
@@ -252,20 +276,22 @@ def demand_questions(case: Case, source: str, load_scale: float = 1.0) -> list[s
         The flags or the file of the demand.
     load_scale : float
         Factor that was applied to the demand.
+    zone : Zone, optional
+        The zone whose demand alone the case has. Only a size above its limit is questioned, for a
+        zone may have no load.
     """
-    most, questions = case.base_mva * capacity(case), []
+    limit = capacity(case) if zone is None else min(capacity(case), zone_range(zone)[1][0])
+    most, questions = case.base_mva * limit, []
+    owner = "grid" if zone is None else "zone"
     for name, unit, demand in (
         ("active demand pd_mw", "MW", case.pd),
         ("reactive demand qd_mvar", "MVAr", case.qd),
     ):
         total = case.base_mva * float(np.abs(demand).sum())
-        if total > MOST_TIMES * most > 0.0:
-            doubt = f"Is it in {unit}, not in k{unit[1:]}?"
-            questions.append(
-                f"{source}: {name} adds up to {total:.6g} {unit}, "
-                f"{total / most:.3g} times the {most:.6g} MW that the grid can generate or import. "
-                f"{doubt if load_scale == 1.0 else 'Is that load scale intended?'}"
-            )
+        quantity = f"{source}: {name}", unit, owner
+        questions += size_questions(total, most, *quantity, scaled=load_scale != 1.0)
+    if zone is not None:
+        return questions
     active = case.base_mva * case.pd
     expected = f" About {LOAD_SHARE * most:.3g} MW in all were expected." if most > 0.0 else ""
     if not active.any():

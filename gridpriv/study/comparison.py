@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -28,6 +28,7 @@ from gridpriv.core.text import Json, counted
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case
 from gridpriv.grid.zoning import Zoning, tie_lines, zone_map
+from gridpriv.power.prior import warn_of_demand
 from gridpriv.privacy.settings import NO_BUDGET
 from gridpriv.study import engine
 from gridpriv.study.plan import StudyPlan, StudyTask, make_plan, to_toml
@@ -51,6 +52,9 @@ Grids = dict[tuple[str, str], ZonedCase]
 def load_grids(plan: StudyPlan) -> Grids:
     """Return the grid of every case and zoning of a plan; raises before anything runs."""
     cases = {label: load_case(label) for label in plan.cases}
+    for (label, case), scale in product(cases.items(), plan.load_scales):
+        scaled = f", load scale {scale:g}" if scale != 1.0 else ""
+        warn_of_demand(case.scale_load(scale), f"case {label}{scaled}", scale)
     return {
         (label, zoning): ZonedCase(case, zoning_for(case, zoning or None))
         for label, case in cases.items()

@@ -81,17 +81,72 @@ def demand_file(folder: Path, factor: float) -> Path:
     return path
 
 
-@pytest.mark.parametrize("words", [["run", "case14", "--dry-run"], ["relax", "case14"]])
+@pytest.mark.parametrize(
+    "words", ["run case14 --dry-run", "relax case14", "publish case14 --seed 1 --out {tmp}/out.m"]
+)
 def test_kilowatts_in_a_megawatt_column_are_questioned_and_not_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str
 ) -> None:
     path = demand_file(tmp_path, 1000.0)
-    assert main([*words, "--demand", str(path)]) == 0
+    assert main([*words.format(tmp=tmp_path).split(), "--demand", str(path)]) == 0
     warned = capsys.readouterr().err
     assert (
         f"warning: --demand {path}: active demand pd_mw adds up to 104000 MW, 135 times" in warned
     )
-    assert "Is it in MW, not in kW?" in warned
+    assert warned.count("Is it in MW, not in kW?") == 1
+
+
+STORAGE = "name,bus,p_mw,energy_mwh,soc_percent\nbattery,1,20000,20000,50\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "source"),
+    [
+        ("cases {grid}", "case {grid}: active demand pd_mw"),
+        ("zones {grid} --zones 2", "case {grid}: active demand pd_mw"),
+        ("compare {grid} --zonings 2 --dry-run", "case {grid}: active demand pd_mw"),
+        ("consortium {grid} --zones 2 --out {tmp}/out", "case {grid}: active demand pd_mw"),
+        ("security {grid} --zones 2 --seed 1", "case {grid}: active demand pd_mw"),
+        (
+            "learn forecast {usual} --zones 2 --history {tmp}/history.csv --seed 1",
+            "--history {tmp}/history.csv, step 2026-01-05T01:00: active demand pd_mw",
+        ),
+        (
+            "run {usual} --zones 2 --public-demand {tmp}/demand.csv --dry-run",
+            "public demand {tmp}/demand.csv: active demand pd_mw",
+        ),
+        (
+            "run {usual} --zones 2 --series {tmp}/day.csv --storage {tmp}/storage.csv --dry-run",
+            "--storage {tmp}/storage.csv: p_mw",
+        ),
+    ],
+)
+def test_every_command_that_reads_demand_or_storage_asks_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str, source: str
+) -> None:
+    path, usual = tmp_path / "kilowatts.m", grid(tmp_path, (1, 3), JOINED)[0]
+    path.write_text(Path(usual).read_text().replace(" 100 -100 1 100 1 200 0;", " 1 -1 1 1 1 2 0;"))
+    (tmp_path / "demand.csv").write_text(
+        "bus,pd_mw,qd_mvar\n" + "".join(f"{bus},20000,0\n" for bus in range(1, 5))
+    )
+    (tmp_path / "day.csv").write_text("step,load_scale\n1,1\n2,1\n")
+    (tmp_path / "storage.csv").write_text(STORAGE)
+    (tmp_path / "history.csv").write_text(
+        "step,bus,pd_mw\n"
+        + "".join(f"2026-01-05T{h:02}:00,1,{20000 * (h == 1) + 50}\n" for h in range(6))
+    )
+    named = {"tmp": tmp_path, "grid": path, "usual": usual}
+    assert main([word.format(**named) for word in words.split()]) == 0
+    warned = capsys.readouterr().err
+    assert f"warning: {source.format(**named)} adds up to" in warned
+    assert warned.count("Is it in MW, not in kW?") == 1
+
+
+def test_plausible_demand_is_not_questioned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["cases", *grid(tmp_path, (1, 3), JOINED)[:1]]) == 0
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("words", [["run", "--public", "--rounds", "2"], ["relax"], ["acopf"]])
@@ -132,7 +187,9 @@ def test_a_series_is_questioned_by_its_step(
     assert main([*words, "--dry-run"]) == 0
     warned = capsys.readouterr().err
     assert f"--series {path}, step noon: active demand pd_mw adds up to 3367 MW" in warned
+    assert "Is that load scale intended?" in warned
     assert "night" not in warned
+    assert "kW" not in warned
 
 
 @pytest.mark.parametrize(

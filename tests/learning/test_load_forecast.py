@@ -319,6 +319,7 @@ def test_the_command_writes_a_public_demand_file_and_charges_the_ledger_of_run(t
         public_demand(case, f"{out}@never")
 
 
+@pytest.mark.filterwarnings("ignore:public demand:gridpriv.core.errors.GridprivWarning")
 @pytest.mark.parametrize("means", [(0.0, 2.0, 0.5), (1e-12, 1e-13, 0.0), (0.0, 0.0, 0.0)])
 def test_a_forecast_of_no_demand_is_read_with_its_standard_deviation(tmp_path, means):
     case = load_case("case14")

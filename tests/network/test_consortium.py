@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 
+import pandas as pd
 import pytest
 from parties import LOOPBACK, Consortium, laid_out, same_rounds
 
 from gridpriv import make_settings
 from gridpriv.consortium.agreement import read_agreement
 from gridpriv.consortium.parties import ZoneParty, read_party, write_folders
-from gridpriv.consortium.take_part import read_own
-from gridpriv.core.errors import InputError
+from gridpriv.consortium.take_part import read_own, take_part_as_zone
+from gridpriv.core.errors import GridprivWarning, InputError
 
 ZONES = ("1", "2", "3")
 
@@ -67,6 +68,34 @@ def test_a_zone_checks_all_that_the_agreement_says_of_it(case14, zones14, tmp_pa
     (folder / "agreement.json").write_text(json.dumps(document))
     with pytest.raises(InputError, match="starts or weighs them otherwise"):
         read_own(read_agreement(folder / "agreement.json"), party, folder)
+
+
+def test_a_zone_asks_of_kilowatts_in_its_demand_before_it_connects(case14, zones14, tmp_path):
+    folder = laid_out(case14, zones14, tmp_path / "here") / "1"
+    party = read_party(folder / "zone.toml", ZoneParty)
+    agreement = read_agreement(folder / "agreement.json")
+    assert read_own(agreement, party, folder).zone.name == "1"  # in MW: silent
+    table = pd.read_csv(folder / party.demand)
+    table[["pd_mw", "qd_mvar"]] *= 1000.0
+    table.to_csv(folder / party.demand, index=False)
+    reached = []
+    with (
+        pytest.warns(GridprivWarning, match=r"demand\.csv: active demand pd_mw .* not in kW"),
+        pytest.warns(GridprivWarning, match="reactive demand qd_mvar .* not in kVAr"),
+        pytest.raises(ConnectionError),
+    ):
+        take_part_as_zone(agreement, party, folder, refusing(reached), lambda *_, **__: None)
+    assert reached == ["1"]
+
+
+def refusing(reached):
+    """Return an exchange that fails when a zone is ready, with the zones that were."""
+
+    def serve(client, _):
+        reached.append(client.zone)
+        raise ConnectionError
+
+    return serve
 
 
 def test_an_agreement_of_an_earlier_format_are_refused(case14, zones14, tmp_path):
