@@ -21,6 +21,27 @@ add up to the total. The rest is post-processing. Levels of buses are shrunk to 
 distribution of all levels (nonparametric empirical Bayes). Shapes c_k/mean are shrunk to the mean
 of zones, and that mean to 0, by the size of the noise in them.
 
+Error. The forecast of a zone at features f(t) differs from its demand by the errors of the level,
+of the coefficients c_k and by the residual r(t), so its variance is that of the level plus sum_k
+f_k(t)^2 E_k plus E[r^2]. All three follow from the releases and the variances of their noise:
+
+- Noise in the coefficients of shapes has variance v. Their estimate is a x + rho (x_z - a x), with
+  the mean x of zones, its variance e and its factor a, the zone's x_z and factor rho. With spread B
+  of zones, E_k = (1 - rho)^2 (R_k + B) + rho^2 v + 2 rho (1 - rho) a e: noise and shrinkage bias.
+- R_k is E[(theta_k - a x)^2 | x] under the horseshoe prior theta ~ N(0, lambda^2 e), lambda half-
+  Cauchy (Carvalho, Polson and Scott 2010), with lambda^2 e at most :data:`MOST_SHAPE`^2. With kappa
+  = 1 / (1 + lambda^2), theta given x and kappa has mean (1 - kappa) x and variance (1 - kappa) e,
+  and kappa's density is (1 - kappa)^(-1/2) exp(-kappa x^2 / 2 e). So a coefficient that is shrunk
+  to 0 has R_k > 0, for its size is not known.
+- B is estimated by a difference of variances with a standard error (the square of Laplace noise
+  has variance 5 v^2): the mean of a normal distribution about it, truncated to 0 to
+  :data:`MOST_DIFFERENCE`^2, or to twice the estimate if that is more.
+- Released mean |r + coefficient errors| is sqrt(2/pi) sqrt(E[r^2] + u sum_k E_k), with Laplace
+  noise. The ratio u of actual to expected error is a priori gamma distributed with mean 1, and the
+  root of E[r^2] is log-uniform from :data:`LEAST_RESIDUAL` to :data:`MOST_RESIDUAL` of the level
+  (to more where the release is more than :data:`CERTAIN` scales of its noise); posterior means of
+  u and E[r^2] are used.
+
 Rounding. These distances are those of exact arithmetic. Under secure noise demand is first put on a
 grid of g = 2^-36, within 2^17/n at each of n buses (``on_grid`` of :mod:`gridpriv.privacy.linear`),
 so one bus changes by at most beta + g and sums over buses are exact. A weighted mean over T steps
@@ -64,6 +85,12 @@ LAST_YEAR = 2262
 HALF_LIFE = 7.0  # half-life in days of the weight of a step of the history
 GRID, ROUNDS = 200, 300  # levels that a bus may have, and steps of expectation maximization
 GAUSSIAN_MEAN = math.sqrt(2.0 / math.pi)  # of |x| of a standard normal x
+LAPLACE_SQUARE = 5.0  # relative variance of the square of Laplace noise
+LEAST_RESIDUAL, MOST_RESIDUAL = 0.02 / GAUSSIAN_MEAN, 0.3  # relative to the level
+CERTAIN = 2.0  # scales of Laplace noise, which it exceeds with probability exp(-2) / 2
+MOST_SHAPE, MOST_DIFFERENCE = 0.2, 0.1
+"""Largest scale of a coefficient of a shape, and of its difference between zones (relative to the
+level): the wave of a coefficient of 0.2 has an amplitude of 28 %."""
 Charge = Callable[[str, Release], None]
 
 
@@ -301,7 +328,7 @@ def forecast_demand(
     levels = _levels(buses, zones)
     sums = [level[0][0].sum() for level in levels]
     size = np.maximum(np.array(sums), beta)
-    shape = _pooled(
+    shape, shape_errors = _pooled(
         np.array([c for c, _ in products]) / size[:, None],
         np.array([variance for _, variance in products]) / size**2,
     )
@@ -309,17 +336,16 @@ def forecast_demand(
     fitted = np.maximum(1.0 + shape @ features.T, 0.0)
     errors = []
     for z, history in enumerate(histories):
+        coefficients = size[z] ** 2 * shape_errors[z]
         fitted_demand = np.clip(sums[z] * fitted[z], -most, most)
         gap = weights @ np.abs(history.p.sum(axis=1) - fitted_demand)
-        released_gap, _ = noise.released(z, history.zone, "spread", np.array([gap]), beta)
-        least = 0.02 * float(sums[z])
+        released_gap, variance = noise.released(z, history.zone, "spread", np.array([gap]), beta)
         noisy = (
             len(buses[z][0]) * buses[z][1]
         )  # of the sum of buses, to be compared with the zone's own release
         level = noisy * zones[z][1] / max(noisy + zones[z][1], 1e-300)
-        errors.append(
-            math.hypot(max(float(released_gap[0]), least) / GAUSSIAN_MEAN, math.sqrt(level))
-        )
+        residual, ratio = _residual(float(released_gap[0]), variance, level, coefficients, size[z])
+        errors.append(np.sqrt(level + residual + ratio * (features_ahead**2 @ coefficients)))
     return _assembled(levels, sums, relative, np.array(errors), noise.drawn, epsilon)
 
 
@@ -382,22 +408,82 @@ def _posterior(noisy: Floats, variance: float) -> tuple[Floats, Floats]:
     return mean, np.maximum(posterior @ grid**2 - mean**2, 0.0)
 
 
-def _pooled(shapes: Floats, variances: Floats) -> Floats:
-    """Return every zone's shape (zones, K), shrunk to their mean, and that mean to 0.
+def _pooled(shapes: Floats, variances: Floats) -> tuple[Floats, Floats]:
+    """Return every zone's shape (zones, K), shrunk to their mean, and its expected squared error.
+
+    The mean of shapes is shrunk to 0.
 
     Shrinkage depends on these variances of the noise. The mean of each feature is shrunk separately
     (features are in the order of their typical weight in demand), all features of a zone together.
     """
     if not variances.any():
-        return shapes
+        return shapes, np.zeros_like(shapes)
     weights = 1.0 / np.maximum(variances, 1e-12)
     mean, error = weights @ shapes / weights.sum(), 1.0 / weights.sum()
     gaps = ((shapes - mean) ** 2).mean(axis=1)
-    mean = mean * np.maximum(mean**2 - error, 0.0) / np.maximum(mean**2, 1e-300)
-    between = max(float((gaps - variances + error).mean()), 0.0)
-    retention = between / np.maximum(between + variances, 1e-300)
-    pooled: Floats = mean + retention[:, None] * (shapes - mean)
-    return pooled
+    factor = np.maximum(mean**2 - error, 0.0) / np.maximum(mean**2, 1e-300)
+    between, (zones, count) = float((gaps - variances + error).mean()), shapes.shape
+    retention = max(between, 0.0) / np.maximum(max(between, 0.0) + variances, 1e-300)
+    kept, noise = retention[:, None], variances[:, None]
+    pooled: Floats = factor * mean + kept * (shapes - factor * mean)
+    unseen = _risk(mean, error, factor)
+    if zones > 1:
+        spread = math.sqrt(LAPLACE_SQUARE / (count * (zones - 1))) * float(variances.mean())
+        unseen = unseen + _between(between, spread)
+    errors = (1 - kept) ** 2 * unseen + kept**2 * noise + 2 * kept * (1 - kept) * factor * error
+    return pooled, errors
+
+
+def _risk(estimates: Floats, variance: float, factors: Floats) -> Floats:
+    """Return E[(theta - factor x)^2 | x] of estimates x under the truncated horseshoe prior.
+
+    The root of 1 - kappa has a uniform prior, so its quadrature has equal weights.
+    """
+    most = MOST_SHAPE**2 / (MOST_SHAPE**2 + variance)
+    retention = most * ((np.arange(GRID) + 0.5) / GRID) ** 2
+    square = estimates[:, None] ** 2
+    weights = np.exp((retention - retention[-1]) * square / (2.0 * variance))
+    risk = retention * variance + square * (retention - factors[:, None]) ** 2
+    return np.asarray((weights * risk).sum(axis=1) / weights.sum(axis=1))
+
+
+def _between(estimate: float, error: float) -> float:
+    """Return the mean of a normal distribution about an estimate, truncated to its range."""
+    grid = np.linspace(0.0, max(MOST_DIFFERENCE**2, 2.0 * estimate), GRID + 1)
+    gaps = ((grid - estimate) / error) ** 2 / 2.0
+    weights = np.exp(gaps.min() - gaps)
+    return float(weights @ grid / weights.sum())
+
+
+def _residual(
+    gap: float, variance: float, level: float, coefficients: Floats, size: float
+) -> tuple[float, float]:
+    """Return E[r^2], and the ratio of actual to expected errors of coefficients.
+
+    Parameters
+    ----------
+    gap, variance : float
+        Released mean of the absolute error over the history, and the variance of its noise.
+    level, coefficients : float, (K,) float
+        Expected squared errors.
+    size : float
+        The zone's mean demand.
+    """
+    least, scale = LEAST_RESIDUAL * size, math.sqrt(variance / 2.0)
+    if variance == 0.0:
+        return max(gap / GAUSSIAN_MEAN, least) ** 2, 1.0
+    from scipy.special import gammaincinv
+
+    total = float(coefficients.sum())
+    shape = total**2 / max(LAPLACE_SQUARE * float((coefficients**2).sum()), 1e-300)
+    ratios = gammaincinv(shape, (np.arange(GRID) + 0.5) / GRID) / shape if total > 0 else np.ones(1)
+    certain = (gap - CERTAIN * scale) / GAUSSIAN_MEAN
+    residuals = np.geomspace(least, max(MOST_RESIDUAL * size, 2.0 * certain), GRID)[:, None] ** 2
+    expected = GAUSSIAN_MEAN * np.sqrt(residuals + level + ratios * total)
+    distance = np.abs(gap - expected) / scale
+    weights = np.exp(distance.min() - distance)
+    weights /= weights.sum()
+    return float((weights * residuals).sum()), float((weights * ratios).sum())
 
 
 def _assembled(
@@ -413,15 +499,13 @@ def _assembled(
     for z, (level, variance) in enumerate(levels):
         means.append(level[:, None, :] * relative[z][None, :, None])
         size = max(float(sums[z]), 1e-12)
-        misfit = np.abs(level) * (errors[z] / size)
-        spread = np.sqrt(variance + misfit**2)
-        spreads.append(np.repeat(spread[:, None, :], relative.shape[1], axis=1))
-    zone_spread = np.repeat(errors[:, None], relative.shape[1], axis=1)
+        misfit = np.abs(level)[:, None, :] * (errors[z][:, None] / size)
+        spreads.append(np.sqrt(variance[:, None, :] + misfit**2))
     return Forecast(
         np.concatenate(means, axis=2),
         np.concatenate(spreads, axis=2),
         np.array(sums)[:, None] * relative,
-        zone_spread,
+        errors,
         {zone: tuple(result) for zone, result in releases.items()},
         epsilon,
     )

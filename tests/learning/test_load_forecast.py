@@ -15,8 +15,10 @@ from gridpriv.core.errors import InputError
 from gridpriv.grid.library import load_case, zoning_of
 from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.learning.forecast import (
+    MOST_SHAPE,
     Forecast,
     History,
+    _risk,
     calendar,
     forecast_demand,
     mape,
@@ -214,6 +216,52 @@ def test_zones_of_one_shape_are_forecast_alike_under_noise():
         ratio = predicted.zone_mean / predicted.zone_mean.mean(axis=1, keepdims=True)
         assert np.abs(ratio / ratio.mean(axis=0) - 1.0).max() < 0.05
         assert mape(actual, predicted.zone_mean) < 8.0
+
+
+@pytest.mark.parametrize(("epsilon", "beta"), [(0.5, 5.0), (5.0, 1.0)])
+def test_bands_cover_the_demand_that_follows_under_noise(epsilon, beta):
+    """Noise in the coefficients of shapes dominates at the first budget, the residual at the other.
+
+    Days have an evening peak, week-ends less demand, and zones differ in both.
+    """
+    covered, train = [], len(TIMES) - AHEAD
+    days, features = pd.DatetimeIndex(TIMES), calendar(TIMES)
+    for seed in range(12):
+        random = np.random.default_rng(seed)
+        whole = []
+        for z in range(2):
+            daily, late = random.uniform(0.15, 0.35), random.uniform(0.0, 0.1)
+            hour = 2 * np.pi * days.hour.to_numpy() / 24
+            shape = 1.0 - daily * np.cos(hour - 1.0) + late * np.cos(2 * hour)
+            shape *= np.where(days.dayofweek >= 5, random.uniform(0.8, 0.95), 1.0)
+            noise = 1.0 + 0.05 * random.normal(size=(len(TIMES), 4))
+            p = random.uniform(50.0, 300.0, 4) * shape[:, None] * noise
+            whole.append(History(f"zone {z}", p, 0.3 * p))
+        forecast = forecast_demand(
+            cut(whole, 0, train),
+            features[:train],
+            features[train:],
+            recency(TIMES[:train]),
+            epsilon=epsilon,
+            beta=beta,
+            seed=seed,
+        )
+        actual = np.array([item.p.sum(axis=1) for item in whole])[:, train:]
+        low, high = forecast.quantile(0.05), forecast.quantile(0.95)
+        covered.append(((low < actual) & (actual < high)).mean())
+    assert 0.8 < np.mean(covered) < 0.98
+
+
+def test_the_error_of_a_shrunk_coefficient_is_that_of_draws_of_its_prior():
+    """Monte Carlo: coefficients of the horseshoe prior, observed with noise near a given value."""
+    random, variance = np.random.default_rng(4), 0.01
+    scale = 0.1 * np.abs(np.tan(np.pi * random.uniform(size=4_000_000) / 2))
+    theta = scale[scale < MOST_SHAPE] * random.normal(size=(scale < MOST_SHAPE).sum())
+    seen = theta + 0.1 * random.normal(size=len(theta))
+    for estimate, factor in ((0.02, 0.0), (0.15, 0.55), (0.4, 0.94)):
+        near = np.abs(seen - estimate) < 0.005
+        (risk,) = _risk(np.array([estimate]), variance, np.array([factor]))
+        assert ((theta[near] - factor * seen[near]) ** 2).mean() == pytest.approx(risk, rel=0.05)
 
 
 def test_more_budget_errs_less():
