@@ -176,6 +176,11 @@ def read_forecast(path: Path, case: Case, step: str) -> tuple[Floats, Floats]:
     ------
     InputError
         As :func:`override_demand`; for a step that is not in the file.
+
+    Warns
+    -----
+    GridprivWarning
+        Where the mean of several steps is returned.
     """
     rows = CsvRows(path, "forecast", (FORECAST, ()))
     means: dict[str, Floats] = {}
@@ -192,9 +197,16 @@ def read_forecast(path: Path, case: Case, step: str) -> tuple[Floats, Floats]:
                 raise row.error("zone_spread", "a positive number")
             spreads[index] = max(spreads[index], spread)
     if step and step not in means:
-        raise not_allowed("step", step, f"one of {', '.join(list(means)[:5])}, ... of {path}")
+        names = ", ".join(list(means)[:5]) + (", ..." if len(means) > 5 else "")
+        raise not_allowed("public_demand", f"{path}@{step}", f"FILE@STEP with STEP one of {names}")
     if step:
         return means[step], spreads
+    if len(means) > 1:
+        warn(
+            f"public demand {path} has {len(means)} steps, and none is chosen: the expected demand "
+            "is their mean, and its standard deviation includes the change over steps. Choose one "
+            f"with --public-demand {path}@{next(iter(means))}."
+        )
     every = np.stack(list(means.values()))
     mean, totals = every.mean(axis=0), every[:, 0].sum(axis=1)
     return mean, np.hypot(spreads, totals.std() / max(abs(totals.mean()), 1e-12))

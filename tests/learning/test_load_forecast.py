@@ -362,9 +362,15 @@ def test_the_command_writes_a_public_demand_file_and_charges_the_ledger_of_run(t
     assert prior.spread_of(zone) == pytest.approx(
         first.loc[case.bus_id[zone], "zone_spread"].mean(), rel=1e-6
     )
+    capsys.readouterr()
     assert public_demand(case, out).spread > 0
-    with pytest.raises(InputError, match="step = 'never'"):
-        public_demand(case, f"{out}@never")
+    assert "forecast.csv has 3 steps, and none is chosen: the expected demand is their mean" in (
+        " ".join(capsys.readouterr().err.split())
+    )
+    assert main(["run", "case14", "--public-demand", f"{out}@never", "--dry-run"]) == 2
+    refused = capsys.readouterr().err
+    assert refused.startswith("gridpriv run: --public-demand ")
+    assert f"must be FILE@STEP with STEP one of {step}, " in refused
 
 
 @pytest.mark.filterwarnings("ignore:public demand:gridpriv.core.errors.GridprivWarning")
