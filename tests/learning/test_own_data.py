@@ -163,11 +163,12 @@ def test_what_an_archive_lacks_is_named(tmp_path, samples, change, words):
     ("columns", "words"),
     [
         ({"y": None}, "no column y"),
-        ({"y": [0.0, None]}, "y of row 1"),
-        ({"a": ["x", "y"]}, "column 'a' row 0"),
-        ({"split": ["train", "other"]}, "split of row 1"),
-        ({"a": [1.0, None]}, "t.csv column 'a' row 1"),
-        ({"client": ["x", None]}, "client of row 1"),
+        ({"y": [0.0, None]}, "line 3, column 'y' = '': must be a label"),
+        ({"a": ["x", "y"]}, "line 2, column 'a' = 'x': must be numbers only"),
+        ({"split": ["train", "other"]}, "line 3, column 'split' = 'other': must be train or test"),
+        ({"a": [1.0, None]}, "t.csv, line 3, column 'a' = '': must be a finite number"),
+        ({"a": [1.0, "-inf"]}, "t.csv, line 3, column 'a' = '-inf': must be a finite number"),
+        ({"client": ["x", None]}, "line 3, column 'client' = '': must be a name"),
     ],
 )
 def test_what_a_table_lacks_is_named(tmp_path, columns, words):
@@ -175,6 +176,21 @@ def test_what_a_table_lacks_is_named(tmp_path, columns, words):
     pd.DataFrame(table).to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(InputError, match=words):
         load_dataset(str(tmp_path / "t.csv"), norm=1.0)
+
+
+def test_a_bad_cell_is_named_by_the_line_and_the_text_of_the_file(tmp_path):
+    """Also after blank lines, and a cell of several lines; of Parquet by its row."""
+    path = tmp_path / "t.csv"
+    cells = ("a", "b c", "y"), (1, 2, 0), (3, 4, 1), (5, "n/a", 0)
+    path.write_text("\ufeff" + "\n  \n".join(",".join(map(str, row)) for row in cells))
+    with pytest.raises(InputError, match=r"t\.csv, line 7, column 'b c' = 'n/a': must be a finite"):
+        load_dataset(str(path), norm=1.0)
+    path.write_text('a,y,client\n1,0,"of two\nlines"\n2,NA,z\n')
+    with pytest.raises(InputError, match=r"t\.csv, line 4, column 'y' = 'NA': must be a label"):
+        load_dataset(str(path), norm=1.0)
+    pd.DataFrame({"a": [1.0, None], "y": [0, 1]}).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=r"t\.parquet, row 1, column 'a' = nan: must be a finite"):
+        load_dataset(str(tmp_path / "t.parquet"), norm=1.0)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ import io
 import math
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +88,9 @@ def _dataset(path: Path, arrays: dict[str, Array], norm: float, dtype: Dtype) ->
     task, classes = _task(y)
     writer_of = arrays.get("client")
     if writer_of is not None and writer_of.dtype.kind == "f":
-        _check_missing(f"{path} client of row", np.isnan(writer_of), "a name")
+        missing = np.isnan(writer_of)
+        if missing.any():
+            raise not_allowed(f"{path} client of row {missing.argmax()}", math.nan, "a name")
     writers = None if writer_of is None else np.unique(writer_of, return_inverse=True)[1]
     parts, source = (x, y, x_test, y_test), f"own data, {path.name}"
     columns = tuple(map(str, arrays.get("columns", ())))
@@ -196,25 +200,36 @@ def _table_of(path: Path) -> Any:
         raise InputError(f"{path} is no table: {error}; give a CSV or Parquet file") from error
 
 
-def _check_columns(path: Path, features: Any) -> None:
-    """Raise :class:`InputError` naming the first feature that is not a number."""
+def _check_columns(path: Path, table: Any, features: Any) -> None:
+    """Raise :class:`InputError` naming the first cell of a feature that is not a number."""
     for column in features:
-        if features[column].dtype.kind not in "fiub":
+        if table[column].dtype.kind not in "fiub":
             import pandas as pd
 
-            text = pd.to_numeric(features[column], errors="coerce").isna().to_numpy()
-            row = int(text.argmax()) if len(text) else 0
-            first = features[column].iloc[row] if len(text) else ""
-            where = f"{path} column {column!r} row {row}"
-            raise not_allowed(where, first, "numbers only (encode texts)")
+            text = pd.to_numeric(table[column], errors="coerce").isna()
+            _check_cells(path, table, column, text, "numbers only (encode texts)")
+            raise not_allowed(f"{path} column {column!r}", table[column].dtype, "numbers")
     for column in features:
-        _check_missing(f"{path} column {column!r} row", features[column].isna(), "a number")
+        wrong = ~np.isfinite(table[column].to_numpy(float, na_value=math.nan))
+        _check_cells(path, table, column, wrong, "a finite number")
 
 
-def _check_missing(place: str, missing: Any, allowed: str) -> None:
-    """Raise :class:`InputError` naming the first row without a value."""
-    if missing.any():
-        raise not_allowed(f"{place} {int(np.asarray(missing).argmax())}", math.nan, allowed)
+def _check_cells(path: Path, table: Any, column: str, wrong: Any, allowed: str) -> None:
+    """Raise :class:`InputError` naming the first wrong cell; of a CSV file its line and text."""
+    if not wrong.any():
+        return
+    row = int(np.asarray(wrong).argmax())
+    place, value = f"{path}, row {row}, column {column!r}", table[column].iloc[row]
+    value = value.item() if isinstance(value, np.generic) else value
+    if path.suffix == ".csv":
+        content = io.BytesIO(read_bytes(path, "data set", LARGEST))
+        lines = csv.reader(io.TextIOWrapper(content, "utf-8", newline=""))
+        written = ((lines.line_num, line) for line in lines if line[1:] or "".join(line).strip())
+        with suppress(csv.Error):  # a cell that is too long for this reader
+            number, cells = next(islice(written, row + 1, None))  # after the header
+            place = f"{path}, line {number}, column {column!r}"
+            value = dict(zip(table, cells, strict=False)).get(column, "")
+    raise not_allowed(place, value, allowed)
 
 
 def _read_table(path: Path) -> dict[str, Array]:
@@ -226,18 +241,14 @@ def _read_table(path: Path) -> dict[str, Array]:
     if not len(table):
         raise InputError(f"{path} has no row: give at least one")
     features = table.drop(columns=["y", "client", "split"], errors="ignore")
-    _check_columns(path, features)
+    _check_columns(path, table, features)
     test = np.zeros(len(table), bool)
     if "split" in table:
-        strange = table.loc[~table["split"].isin(PARTS), "split"]
-        if len(strange):
-            raise not_allowed(
-                f"{path} split of row {strange.index[0]}", strange.iloc[0], "train or test"
-            )
+        _check_cells(path, table, "split", ~table["split"].isin(PARTS), "train or test")
         test = (table["split"] == "test").to_numpy()
     for named, allowed in (("y", "a label"), ("client", "a name")):
         if named in table:
-            _check_missing(f"{path} {named} of row", table[named].isna(), allowed)
+            _check_cells(path, table, named, table[named].isna(), allowed)
     x, y = features.to_numpy(), table["y"].to_numpy()
     y = y.astype(str) if y.dtype.kind == "O" else y
     arrays = {"x": x[~test], "y": y[~test], "columns": features.columns.to_numpy(str)}
@@ -333,6 +344,5 @@ def read_rows(path: Path, columns: tuple[str, ...]) -> tuple[Features, Array | N
             f"{', '.join(columns[:8])}; add the column"
         )
     names = [*columns] or [name for name in table if name not in ("y", "client", "split")]
-    rows = table[names]
-    _check_columns(path, rows)
-    return rows.to_numpy(np.float64), table["y"].to_numpy() if "y" in table else None
+    _check_columns(path, table, names)
+    return table[names].to_numpy(np.float64), table["y"].to_numpy() if "y" in table else None
