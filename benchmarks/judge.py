@@ -624,11 +624,11 @@ def _balancing(match: re.Match[str], facts: Facts) -> str | None:
     fault = same(match[1], facts["balancing_mw"])
     if fault or match[3] is None:
         return fault
-    balancing, price = facts["balancing_mw"] or 0.0, facts.result.settings.balancing_price
+    price = facts.result.settings.balancing_price
     return (
         same(match[2] or "-", facts.share_of_load, 2, 12)
         or same(match[3], price)
-        or same(match[4], price * balancing, 6, 2)
+        or same(match[4], price * float(match[1]), 6, 2)
     )
 
 

@@ -26,6 +26,7 @@ from gridpriv.zonal.settings import (
 
 if TYPE_CHECKING:
     from gridpriv.grid.case import Case
+    from gridpriv.power.ac.state import Limit
     from gridpriv.study.context import RunContext
     from gridpriv.zonal.prepared import Prepared
     from gridpriv.zonal.result import RunResult
@@ -328,7 +329,7 @@ def sentences(document: Json) -> list[str]:
     if any(not _is_secure(row) for row in rows):
         lines.append(output.worded("security-ranking"))
     violations = (row["violations"] for row in _shown(rows))
-    if any(some and _ranked(some)[0]["kind"] == "generator Q" for some in violations):
+    if any(some and _largest(some).kind == "generator Q" for some in violations):
         lines.append(output.worded("security-not-within-q"))
     if any(row["islanded_mw"] for row in _shown(rows)):
         estimated = "; estimated demand is above 0 also at buses without load" * (not noise_free)
@@ -395,35 +396,35 @@ def _corrected(rows: list[Json]) -> str:
     )
 
 
-def _ranked(violations: list[Json]) -> list[Json]:
-    """Return the violations, those of lines and voltages first, then by amount."""
+def _largest(violations: list[Json]) -> Limit:
+    """Return the violation to name: not marginal, of lines, then of voltages, then the largest."""
+    from gridpriv.power.ac.state import Limit  # imports the AC model
+
     first = ("line", "voltage")
-    return sorted(violations, key=lambda v: (v["kind"] not in first, -v["amount"]))
+    limits = [Limit(**violation) for violation in violations]
+    return min(
+        limits,
+        key=lambda v: (v.marginal, first.index(v.kind) if v.kind in first else 2, -v.amount),
+    )
 
 
 def _worst(violations: list[Json]) -> str:
-    """Return the largest violation; lines and voltages come first.
-
-    It includes value and limit.
-    """
-    from gridpriv.power.ac.state import Limit  # imports the AC model
-
+    """Return the violation to name, with its value and limit."""
     if not violations:
         return ""
-    top = _ranked(violations)[0]
-    sign = ">" if top["limit"] == "upper" else "<"
-    value, bound = f"{top['value']:.4g}", f"{top['bound']:.4g}"
-    value = f"{top['value']:.6g}" if value == bound else value
-    generator = f"of gen:{top['element']} (bus {top['at']})"
+    top = _largest(violations)
+    sign = ">" if top.limit == "upper" else "<"
+    value, bound = f"{top.value:.5g}", f"{top.bound:.4g}"
+    value = f"{top.value:.6g}" if value == bound else value
+    generator = f"of gen:{top.element} (bus {top.at})"
     quantity = {
-        "line": f"line {top['at']}",
-        "voltage": f"voltage at bus {top['at']}",
-        "angle": f"angle difference of branch {top['at']}",
+        "line": f"line {top.at}",
+        "voltage": f"voltage at bus {top.at}",
+        "angle": f"angle difference of branch {top.at}",
         "generator P": f"P {generator}",
         "generator Q": f"Q {generator}",
-    }[top["kind"]]
-    near = " (marginal)" if Limit(**top).marginal else ""
-    return f"{quantity}: {value} {sign} {bound} {top['unit']}{near}"
+    }[top.kind]
+    return f"{quantity}: {value} {sign} {bound} {top.unit}{' (marginal)' * top.marginal}"
 
 
 COMMANDS = {

@@ -168,15 +168,18 @@ def _worst_case(methods: list[Expected], best: Expected) -> list[str]:
     gap, cost = best.over_optimum, best.cost
     if best.release == "nothing" or gap is None or cost is None:
         return []
-    text = f"Largest extra cost in a scenario: {gap.most:.4g} $/h with --release {best.release}"
+    most = amount(gap.most, "$/h")
+    text = f"Largest extra cost in a scenario: {most} $/h with --release {best.release}"
     small = SAME_COST * cost.median
-    known = [(m.over_optimum, m) for m in methods if m.over_optimum and m.release != "nothing"]
+    same = [m for m in methods if m.rounds == best.rounds and m.release != "nothing"]
+    known = [(m.over_optimum, m) for m in same if m.over_optimum]
     other, method = min(known, key=lambda pair: pair[0].most)
     if method.release == best.release or gap.most - other.most <= small:
         return [f"{text}."]
     equal_medians = abs(gap.median - other.median) <= small
     medians = f"; the medians differ by less than {LEVEL} of the cost" if equal_medians else ""
-    return [f"{text}, {other.most:.4g} $/h with --release {method.release}{medians}."]
+    least = amount(other.most, "$/h")
+    return [f"{text}, {least} $/h with --release {method.release}{medians}."]
 
 
 def _command(best: Expected, chosen: Scenarios, args: argparse.Namespace) -> str:

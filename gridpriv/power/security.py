@@ -179,18 +179,24 @@ class PostContingency:
         """Sort key of the ranking, largest first.
 
         No AC state, loading above the rating, voltage outside its band, other violated limits, shed
-        demand, marginal violations (within 0.1 % of a limit), islanded demand, loading.
+        demand, marginal violations (within 0.1 % of a limit): number and voltage, islanded demand,
+        loading.
         """
         loading = self.worst_loading_percent or 0.0
         clear = [limit for limit in self.violations if not limit.marginal]
         overload = any(limit.kind == "line" for limit in clear)
+        voltage, near = (
+            max((limit.amount for limit in limits if limit.kind == "voltage"), default=0.0)
+            for limits in (clear, self.violations)
+        )
         return (
             float(self.status == "diverged"),
             max(loading - NORMAL_PERCENT, 0.0) if overload else 0.0,
-            max((limit.amount for limit in clear if limit.kind == "voltage"), default=0.0),
+            voltage,
             float(len(clear)),
             self.shed_mw,
             float(len(self.violations)),
+            near,
             self.islanded_mw,
             loading,
         )

@@ -142,9 +142,10 @@ def _valued(document: Json) -> str:
     if power <= negligible_mw(load):
         return ""
     share = f"{number_text(100.0 * power / load, 2)} % of the load; " if load > 0 else ""
+    payment = price * float(str(amount(power, "MW")))  # of the printed power
     return (
-        f"{share}payment for it at {price:g} $/MWh: {amount(physical['balancing_cost'], '$/h')} "
-        "$/h, not part of the cost"
+        f"{share}payment for it at {price:g} $/MWh: {amount(payment, '$/h')} $/h, not part of the "
+        "cost"
     )
 
 
@@ -188,6 +189,7 @@ def _extremes(physical: Json) -> Iterator[list[object]]:
         yield ["largest loading", "n/a", "", "no branch has a rating"]
     else:
         percent = number_text(loading)
+        percent = number_text(loading, 5) if percent == "100" else percent  # the side of the rating
         yield [f"largest loading ({branch})", percent, "%", "of the rating of this branch"]
     for end in ("lowest", "highest"):
         at, value = physical[f"{end}_vm_bus"], physical[f"{end}_vm_pu"]

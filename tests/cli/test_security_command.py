@@ -11,9 +11,10 @@ import pandas as pd
 import pytest
 
 import gridpriv
-from gridpriv.cli.analysis import _prevented, sentences
+from gridpriv.cli.analysis import _prevented, _worst, sentences
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
+from gridpriv.power.ac.state import Limit
 
 NOISE = ["--budget", "total:1", "--beta", "10MW", "--mechanism", "knorm", "--seed", "1"]
 PLAIN = ["--mechanism", "none"]
@@ -232,6 +233,20 @@ def test_the_table_states_the_worst_violation_with_its_limit(noisy):
     for row in violated.itertuples():
         assert row.worst_kind and row.worst_at and row.worst_unit
         assert abs(row.worst_value - row.worst_limit) > 0
+
+
+def test_the_worst_violation_is_not_marginal_and_its_digits_say_so():
+    """0.1 % of 1.06 p.u. is 0.00106 p.u., of 100 MVA 0.1 MVA."""
+    place = {"element": 1, "limit": "upper", "at": "1"}
+    rows = (
+        Limit("line", **place, value=100.05, bound=100.0, amount=0.05, unit="MVA", rating=100.0),
+        Limit(
+            "voltage", **place, value=1.0612, bound=1.06, amount=0.0012, unit="p.u.", rating=1.06
+        ),
+    )
+    line, voltage = (row._asdict() for row in rows)
+    assert _worst([line, voltage]) == "voltage at bus 1: 1.0612 > 1.06 p.u."
+    assert _worst([line]) == "line 1: 100.05 > 100 MVA (marginal)"
 
 
 def test_an_outage_that_the_case_lacks_is_refused_with_its_rows(noisy, tmp_path):

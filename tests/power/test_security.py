@@ -455,13 +455,14 @@ def test_marginal_violations_rank_after_all_others() -> None:
         kind="generator Q", **place, value=10.7, bound=10.0, amount=0.7, unit="MVAr", rating=10.0
     )
     assert voltage.marginal and not reactive.marginal
-    none, near, clear = (
+    smaller = voltage._replace(value=1.0601, amount=1e-4)
+    none, nearer, near, clear = (
         PostContingency(
             Contingency("x", "branch", ("branch:1",)), "converged", None, "", limits, 0.0, 0.0
         ).severity
-        for limits in ((), (voltage,), (reactive,))
+        for limits in ((), (smaller,), (voltage,), (reactive,))
     )
-    assert clear > near > none
+    assert clear > near > nearer > none
 
 
 def test_a_contingency_without_an_ac_state_is_the_one_that_no_plan_prevents():

@@ -550,6 +550,11 @@ def test_balancing_power_is_next_to_the_cost_of_privacy_with_its_value(private):
     assert names[names.index("cost of privacy") + 1] == "balancing power"
     note = results(document)[names.index("balancing power")][3]
     assert note.startswith("10 % of the load; payment for it at 1000 $/MWh: 25900.0 $/h, ")
+    physical |= {"balancing_mw": 0.43749, "balancing_cost": 437.49}
+    physical |= {"worst_loading_percent": 100.06, "worst_branch": "6-8"}
+    rows = {row[0]: row for row in results(changed(private, physical=physical))}
+    assert " 437.00 $/h" in rows["balancing power"][3], "0.437 MW are printed"
+    assert rows["largest loading (6-8)"][1] == "100.06", "above the rating"
 
 
 @pytest.mark.parametrize("island_mw", [0.0, 3.0])
