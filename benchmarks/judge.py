@@ -789,7 +789,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         _coordination_share,
     ),
     (
-        rf"^\s*due to the noise\s+{NUMBER}\s+MW\s+beyond that of the AC optimum and of the "
+        rf"^\s*due to the noise\s+{NUMBER}\s+MW\s+beyond the larger of AC optimum and "
         r"noise-free run\s*$",
         _noise_share,
     ),
@@ -835,14 +835,14 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     ),
     (r"^\s*AC-feasible, (?:prior-only|noise-free)\s+(?:marginal|no)\s*$", None),
     (
-        r"^(?:(?:converged in )?\d+ (?:of \d+ )?rounds?|one central (?:AC|SOC) schedule).*; "
+        r"^(?:(?:Converged in )?\d+ (?:of \d+ )?rounds?|One central (?:AC|SOC) schedule).*; "
         rf"(?:consensus residual|largest AC mismatch) {NUMBER} p\.u\.; .* s\.$",
         _residual,
     ),
-    (r"^(?:converged in )?(\d+) rounds? on the AC equations(?=[;,])", _on_ac),
+    (r"^(?:Converged in )?(\d+) rounds? on the AC equations(?=[;,])", _on_ac),
     (r"(?:^|(?<=equations, ))(\d+) rounds? on the relaxation(?=;)", _rounds),
     (r"^(\d+)(?: of \d+)? rounds? of \w+ updates(?=;)", _rounds),
-    (r"^one central (?:AC|SOC) schedule[^;]*; (?:[^;]*; )?[^;]* s\.$", None),
+    (r"^One central (?:AC|SOC) schedule[^;]*; (?:[^;]*; )?[^;]* s\.$", None),
     (r"^(?:Privacy|Certificate)[^:]*: total epsilon .*$", None),
     (r"^\s*violated limits\s+(\d+)\s*$", _count),
     (rf"^\s*(?:consensus residual|largest AC mismatch)\s+{NUMBER}\s+p\.u\.\s*$", _residual),

@@ -11,7 +11,7 @@ import gridpriv
 from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
 from gridpriv.core.errors import InputError
-from gridpriv.core.text import Json, counted
+from gridpriv.core.text import Json, amount, counted
 from gridpriv.privacy.certificate import NO_SAMPLER, refuse_unprotected
 from gridpriv.privacy.mechanism import has_secure_sampler
 from gridpriv.zonal.settings import (
@@ -26,7 +26,6 @@ from gridpriv.zonal.settings import (
 
 if TYPE_CHECKING:
     from gridpriv.grid.case import Case
-    from gridpriv.power.ac.state import Limit
     from gridpriv.study.context import RunContext
     from gridpriv.zonal.prepared import Prepared
     from gridpriv.zonal.result import RunResult
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 MOST_SHOWN, MOST_NAMED = 10, 3
 STATES = {"diverged": "no AC state", "screened": "not known: DC loading only"}
 NO_ROOM_MW = 0.01
+MEGAWATTS = ("largest_mw", "most_mw", "generation_mw")
 VIEWS = {SHARED: "released demand", LOCAL: "true demand"}
 OF_A_SERIES = ("stream", "temporal_basis")
 """Settings of a series, which do not apply to an analysis of one step."""
@@ -132,6 +132,12 @@ def _no_room(exchanges: list[Json]) -> str:
     return output.worded("exchange-no-room", branches=branches)
 
 
+def _paid(row: Json) -> str:
+    """Return a payment between two zones."""
+    price, power = amount(row["amount"], "$/h"), amount(row["energy_mwh"], "MW")
+    return f"zone {row['from_zone']} pays zone {row['to_zone']} {price} $/h for {power} MW"
+
+
 def _print_exchange(document: Json, seed: int | None) -> None:
     """Print zones, exchanges and the branches that limit them."""
     zones = {
@@ -151,16 +157,24 @@ def _print_exchange(document: Json, seed: int | None) -> None:
     pairs = {
         "from_zone": "from",
         "to_zone": "to",
+        "largest_mw": "exchange",
         "most_mw": "network limit",
         "limit_at": "limiting branch",
-        "generation_mw": "generation headroom of both zones",
+        "generation_mw": "headroom",
     }
-    shown = [r | {"limit_at": r["limit_at"] or "-"} for r in document["exchanges"][:MOST_SHOWN]]
-    title = "Largest exchange (MW), other zones unchanged: the smaller of limit and headroom"
-    output.print_records(title, pairs, shown, most_mw="MW", generation_mw="MW")
+    shown = [
+        row
+        | {"limit_at": row["limit_at"] or "-"}
+        | {"largest_mw": min(row[key] for key in MEGAWATTS[1:] if row[key] is not None)}
+        for row in document["exchanges"][:MOST_SHOWN]
+    ]
+    title = "Largest exchange (MW), other zones unchanged"
+    output.print_records(title, pairs, shown, **dict.fromkeys(MEGAWATTS, "MW"))
+    output.say(output.worded("exchange-headroom"))
     if sentence := _no_room(document["exchanges"]):
         output.say(sentence)
-    output.say(*(output.worded("exchange-payment", **row) for row in document["payments"]))
+    if paid := [_paid(row) for row in document["payments"]]:
+        output.say(output.worded("exchange-payment", paid="; ".join(paid)))
     if document["visibility"] == "public":
         output.say(_publishable(document["privacy"]), *_certificate(document["privacy"], seed))
     else:
@@ -239,7 +253,7 @@ def _print_security(document: Json, seed: int | None, folder: str | None) -> Non
     output.say(*sentences(document), *_certificate(document["privacy"], seed))
     if number:
         all_rows = "--out DIR or --json" if folder is None else Path(folder) / "contingencies.csv"
-        output.say(f"All outages: {all_rows}.")
+        output.say(f"For all outages see {all_rows}.")
 
 
 def _shown(rows: list[Json]) -> list[Json]:
@@ -314,6 +328,8 @@ def _some(names: list[str]) -> str:
 
 def sentences(document: Json) -> list[str]:
     """Return the verdict, its base case, and who may see it."""
+    from gridpriv.zonal.security import worst_limit  # imports the AC model
+
     rows, base = document["contingencies"], document["base"]
     screened = sum(row["status"] == "screened" for row in rows)
     noise_free = document["privacy"]["mechanism"] == "none"
@@ -329,7 +345,7 @@ def sentences(document: Json) -> list[str]:
     if any(not _is_secure(row) for row in rows):
         lines.append(output.worded("security-ranking"))
     violations = (row["violations"] for row in _shown(rows))
-    if any(some and _largest(some).kind == "generator Q" for some in violations):
+    if any(some and worst_limit(some).kind == "generator Q" for some in violations):
         lines.append(output.worded("security-not-within-q"))
     if any(row["islanded_mw"] for row in _shown(rows)):
         estimated = "; estimated demand is above 0 also at buses without load" * (not noise_free)
@@ -396,23 +412,13 @@ def _corrected(rows: list[Json]) -> str:
     )
 
 
-def _largest(violations: list[Json]) -> Limit:
-    """Return the violation to name: not marginal, of lines, then of voltages, then the largest."""
-    from gridpriv.power.ac.state import Limit  # imports the AC model
-
-    first = ("line", "voltage")
-    limits = [Limit(**violation) for violation in violations]
-    return min(
-        limits,
-        key=lambda v: (v.marginal, first.index(v.kind) if v.kind in first else 2, -v.amount),
-    )
-
-
 def _worst(violations: list[Json]) -> str:
     """Return the violation to name, with its value and limit."""
+    from gridpriv.zonal.security import worst_limit  # imports the AC model
+
     if not violations:
         return ""
-    top = _largest(violations)
+    top = worst_limit(violations)
     sign = ">" if top.limit == "upper" else "<"
     value, bound = f"{top.value:.5g}", f"{top.bound:.4g}"
     value = f"{top.value:.6g}" if value == bound else value

@@ -46,7 +46,7 @@ class Releases(Part):
         "mechanism",
         "laplace",
         choices=("laplace", "gaussian", "knorm"),
-        help="noise mechanism; totals of K-norm noise are those of Laplace noise",
+        help="noise mechanism; totals of K-norm noise equal those of Laplace noise",
     )
     calibration: Calibration = choice(
         "analytic",

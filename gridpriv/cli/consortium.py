@@ -28,6 +28,7 @@ NOT_AGREED = (
 
 def add_consortium(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``consortium``."""
+    parser.usage = "%(prog)s CASE --out DIR [options]\n       %(prog)s verify FOLDERS"
     flags.add_case_arguments(parser)
     flags.flag(parser, "folders", "FOLDER", nargs="*")
     flags.flag(parser, "--run", "NAME", default="1")

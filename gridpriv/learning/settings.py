@@ -246,7 +246,7 @@ class Model(Part):
     )
     momentum: float = number(0.0, "momentum of dpsgd (0.9 averages about ten gradients)", fraction)
     averaging: float = number(
-        0.0, "share of dpsgd's last rounds whose models are averaged", fraction
+        0.0, "share of dpsgd's rounds, the last ones, whose models are averaged", fraction
     )
     centring: Intercept = choice(
         "off",
@@ -256,9 +256,9 @@ class Model(Part):
     trust: Trust = choice(
         "local",
         get_args(Trust),
-        "source of dpsgd's noise: each client (local: for an untrusted server, but of one "
-        "sample, not local DP), shares of clients in a masked sum (secure-sum), or a trusted "
-        "server (central)",
+        "source of dpsgd's noise: local (each client; the server need not be trusted, but only a "
+        "sample is protected: not local DP), secure-sum (shares of clients in a masked sum), or "
+        "central (a trusted server)",
     )
     colluding: int | None = count(
         None,

@@ -219,8 +219,8 @@ class Service(Part):
     hold: str | None = choice(
         None,
         HOLDS,
-        "keep interchange as scheduled (the only choice): zones set generation aside for it, and "
-        "the run states the probability that it does not suffice",
+        "interchange (the only choice): zones set generation aside to keep it as scheduled; the "
+        "run states the probability that this does not suffice",
         unset="none: a zone deviates where its generation or a branch is at a limit",
     )
 

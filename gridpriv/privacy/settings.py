@@ -343,8 +343,8 @@ class Privacy(Part):
     )
     delta: float = number(
         1e-5,
-        "delta of one Gaussian release, for its printed epsilon; with --budget per-release:E "
-        "also for its noise",
+        "delta at which the epsilon of one Gaussian release is printed; with --budget "
+        "per-release:E it also sets the noise",
         check_delta,
     )
     target_delta: float = number(

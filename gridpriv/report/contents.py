@@ -196,7 +196,7 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
         rows = text.drop(columns="failed") if all_ran else text
         costs = " (costs: over AC-feasible runs)" if "ac_feasible_pct" in rows else ""
         yield schema.SUMMARY, f"Means over seeds{costs}", rows
-        yield schema.ConvexMeans.table, "Convex model, means over seeds", _relaxed(study, text)
+        yield schema.ConvexMeans.table, "SOC relaxation, means over seeds", _relaxed(study, text)
     yield engine.ClaimRow.table, "Claims of the paper", current.get("claims", pd.DataFrame())
     yield schema.ZoneMeans.table, _zones_caption(study), _zones(study)
     if len(text):

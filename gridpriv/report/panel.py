@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from gridpriv.core.store import Study
-from gridpriv.core.text import Json, Message, amount, counted, number_text, percent_of
+from gridpriv.core.text import PRECISION, Json, Message, amount, counted, number_text, percent_of
 from gridpriv.privacy.settings import NO_BUDGET, NO_NOISE, NOTHING, nominal_epsilon, parse_budget
 from gridpriv.report import source
 from gridpriv.report.contents import epsilon_text, quoted
@@ -554,4 +554,8 @@ def interval_of(row: pd.Series, metric: source.Metric) -> str:
     if not math.isfinite(low):
         return "" if row.budget in NO_BUDGET else f"{seeds}, no interval"
     zero = ": not distinguishable from zero" if metric.signed and low <= 0.0 <= high else ""
-    return f"95 % interval {number_text(low)} to {number_text(high)}, {seeds}{zero}"
+    ends = [
+        amount(end, metric.unit) if metric.unit in PRECISION else number_text(end)
+        for end in (low, high)
+    ]
+    return f"95 % interval {ends[0]} to {ends[1]}, {seeds}{zero}"

@@ -184,7 +184,7 @@ COSTS = (
     *OF_LEARNING,
     Metric("cost_of_privacy", "Cost of privacy", "$/h", DEMAND, 0.01),
     REDISPATCH_SHED,
-    Metric("imbalance_mw", "Imbalance of the convex model", "MW", DEMAND, 1e-3),
+    Metric("imbalance_mw", "Imbalance of the SOC relaxation", "MW", DEMAND, 1e-3),
     RESIDUAL,
 )
 BY_ROUND = (
@@ -195,7 +195,7 @@ BY_ROUND = (
     RESIDUAL,
     Metric("dual_residual", "Dual residual", "unit: see note", RELEASES),
 )
-ROUND_SHED = Metric("plan_shortage_mw", "Shortage of the convex model", "MW", DEMAND)
+ROUND_SHED = Metric("plan_shortage_mw", "Shortage of the SOC relaxation", "MW", DEMAND)
 BY_STEP = (Metric("demand_mw", "Demand", "MW", DEMAND), COST, REDISPATCH_SHED, RESIDUAL)
 """Values of a series, the residual last: with others only its table is shown."""
 

@@ -67,22 +67,22 @@ class PlanBalance(Row):
     """Balance of the plan of the last round with true demand: not load shedding."""
 
     plan_shortage_mw: Number = private(
-        "Shortage of the convex model: sum over buses of active demand above the supply in the "
+        "Shortage of the SOC relaxation: sum over buses of active demand above the supply in the "
         "last round, before redispatch; can exceed the load, and is not load shedding; negative "
         "at a bus with surplus",
         at="final.plan_shortage_mw",
     )
     plan_surplus_mw: Number = private(
-        "Surplus of the convex model: sum over buses of supply above active demand in the last "
+        "Surplus of the SOC relaxation: sum over buses of supply above active demand in the last "
         "round, before redispatch",
         at="final.plan_surplus_mw",
     )
     plan_shortage_mvar: Number = private(
-        "Reactive shortage of the convex model: reactive demand over supply",
+        "Reactive shortage of the SOC relaxation: reactive demand over supply",
         at="final.plan_shortage_mvar",
     )
     plan_surplus_mvar: Number = private(
-        "Reactive surplus of the convex model: reactive supply over demand"
+        "Reactive surplus of the SOC relaxation: reactive supply over demand"
     )
 
 
@@ -386,7 +386,7 @@ class RunSummary(RedispatchSummary):
     consensus_residual: Number = like(Residuals, "consensus_residual")
     plan_shortage_mw: Number = like(PlanBalance, "plan_shortage_mw")
     plan_surplus_mw: Number = like(PlanBalance, "plan_surplus_mw")
-    imbalance_mw: Number = private("Imbalance of the convex model: shortage plus surplus")
+    imbalance_mw: Number = private("Imbalance of the SOC relaxation: shortage plus surplus")
     plan_shortage_mvar: Number = like(PlanBalance, "plan_shortage_mvar")
     redispatch_shed_mw: Number = like(BusRow, "redispatch_shed_mw")
     noise_magnitude: Number = like(RoundRow, "noise_magnitude")
@@ -763,7 +763,9 @@ class PairExchange(ZonePair, name="exchanges"):
     most_mw: Number = released("Most: largest exchange that no branch limits")
     limit: Text = released("Limit: branch that limits it")
     limit_at: Text = released("At: bus numbers of its ends")
-    generation_mw: Number = released("Generation: spare capacity of the generators of both zones")
+    generation_mw: Number = released(
+        "Headroom: upward in the first or downward in the second zone, the smaller"
+    )
 
 
 class Corner(Row, name="corners"):

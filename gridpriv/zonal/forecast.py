@@ -49,10 +49,10 @@ SAME_COST = 1e-3
 
 LEVEL = f"{100 * SAME_COST:g} %"
 RULE = (
-    "Ranked by the number of scenarios that are not AC-feasible, then by the median cost over "
-    "the AC optimum of the same scenario, then by the expected error of the release (lowest "
-    f"first). Differences below {LEVEL} of the cost do not count. Without costs, load shedding "
-    "and then balancing power replace cost."
+    "The recommendation has the fewest scenarios that are not AC-feasible, then the lowest median "
+    "cost over the AC optimum of the same scenario, then the lowest expected error of the release. "
+    f"Differences below {LEVEL} of the cost do not count. Without costs, load shedding and then "
+    "balancing power replace cost."
 )
 """Order in which methods are recommended."""
 

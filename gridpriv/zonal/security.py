@@ -22,7 +22,7 @@ from gridpriv.grid.scenarios import Contingency, Rating, branch_rating, continge
 from gridpriv.power.ac.grid_redispatch import joint_dispatch
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.optimum import AcOptimum
-from gridpriv.power.ac.state import AcState, Dispatch
+from gridpriv.power.ac.state import AcState, Dispatch, Limit
 from gridpriv.power.ac.zone_redispatch import operating_unit
 from gridpriv.power.corrective import Correction, correct
 from gridpriv.power.objective import AcObjective, generation_cost, has_convex_costs
@@ -96,7 +96,7 @@ class SecurityResult(RunAnalysis):
         rows = [
             row
             | {name: " ".join(row[name]) for name in ("outages", "at")}
-            | _worst_limit(row["violations"])
+            | _worst_columns(row["violations"])
             | {"violations": len(row["violations"])}
             | corrective_columns(row["corrective"])
             for row in self._rows()
@@ -134,10 +134,18 @@ def _limits(state: AcState | PostContingency) -> list[Json]:
     return [limit._asdict() for limit in state.violations]
 
 
-def _worst_limit(violations: list[Json]) -> Json:
-    """Return element, value and limit of the largest violation; lines and voltages come first."""
+def worst_limit(violations: list[Json]) -> Limit:
+    """Return the violation to name: not marginal, of lines, then of voltages, then the largest."""
     first = ("line", "voltage")
-    worst = min(violations, key=lambda v: (v["kind"] not in first, -v["amount"]), default={})
+    return min(
+        (Limit(**violation) for violation in violations),
+        key=lambda v: (v.marginal, first.index(v.kind) if v.kind in first else 2, -v.amount),
+    )
+
+
+def _worst_columns(violations: list[Json]) -> Json:
+    """Return element, value and limit of the violation to name."""
+    worst = worst_limit(violations)._asdict() if violations else {}
     names = {"kind": "kind", "at": "at", "value": "value", "bound": "limit", "unit": "unit"}
     return {f"worst_{name}": worst.get(key) for key, name in names.items()}
 

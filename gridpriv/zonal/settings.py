@@ -163,8 +163,8 @@ class ReleaseSchedule(Part):
     noise_schedule: NoiseSchedule | None = choice(
         None,
         get_args(NoiseSchedule),
-        "times at which noise on demand is drawn: once, every round, or every local update (always "
-        "for noise on objective or output)",
+        "when noise on demand is drawn: once, every round, or every local update; noise on "
+        "objective or output is always drawn in every local update",
         unset="once",
     )
     seed: int | None = count(None, "seed of simulated noise", least=0, unset="drawn and recorded")
@@ -199,11 +199,10 @@ class Grid(Scenario):
     )
     imbalance_weight: float | None = number(
         None,
-        "weight of the squared active and reactive imbalance, summed over buses; at weight 1, 1 "
-        "p.u.^2 costs as much as 1 p.u. of generation at the mean marginal cost (objective "
-        "losses: as 1 p.u. of losses)",
+        "cost of 1 p.u.^2 of imbalance (active and reactive, summed over buses), relative to that "
+        "of 1 p.u. of generation at the mean marginal cost (objective losses: of 1 p.u. of losses)",
         positive,
-        unset="1e4 times base / 100 MVA",
+        unset="1e4 at a base of 100 MVA, in proportion to the base",
     )
     coordination: Coordination = choice(
         "rounds",
@@ -249,7 +248,7 @@ class Grid(Scenario):
     )
     tolerance: float | None = number(
         None,
-        "rounds on the relaxation stop where every coupling variable agrees within X p.u. (dual "
+        "rounds on the relaxation stop when every coupling variable agrees within X p.u. (dual "
         "residuals: 10 X); 0: all rounds",
         not_negative,
         unset=f"{DEFAULT_TOLERANCE:g} with update exact, penalty auto, start warm, "
@@ -261,9 +260,8 @@ class Grid(Scenario):
     solver_tolerance: SolverTolerance = choice(
         "matched",
         get_args(SolverTolerance),
-        "tolerance of Clarabel: 1e-8 (tight), or looser while the consensus residual is large "
-        f"(matched: only with more than {FEW_ZONES} zones, and without noise on objective or "
-        "output)",
+        "tolerance of Clarabel: tight (1e-8), or matched: looser while the consensus residual is "
+        f"large, but tight up to {FEW_ZONES} zones and with noise on objective or output",
     )
 
 
@@ -588,8 +586,7 @@ class FlowBased(Part):
     )
     threshold: float = number(
         5.0,
-        "list branches whose flow an exchange between some pair of zones changes by at least X % "
-        "of the exchange (zone-to-zone PTDF)",
+        "list branches with a zone-to-zone PTDF of at least X % for some pair of zones",
         not_negative,
     )
 

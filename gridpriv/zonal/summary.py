@@ -36,7 +36,7 @@ CAUSES = {
     "island_mw": ("  on de-energized islands", ""),
     "unavoidable_mw": ("  in the AC optimum", "beyond islands"),
     "coordination_mw": ("  due to coordination", "noise-free too, beyond that of the AC optimum"),
-    "noise_mw": ("  due to the noise", "beyond that of the AC optimum and of the noise-free run"),
+    "noise_mw": ("  due to the noise", "beyond the larger of AC optimum and noise-free run"),
 }
 BASELINES = {
     "noise_free_cost": "cost, noise-free",
@@ -237,7 +237,8 @@ def rounds_line(document: Json) -> str:
     parts.append(_solver(document) or f"{solves}{solver['name']}")
     if seconds is not None:
         parts.append(f"time without baselines {number_text(seconds, 2)} s")
-    return f"{'; '.join(parts)}."
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _on_ac(document: Json) -> bool:

@@ -102,7 +102,8 @@ def test_the_folder_has_table_document_and_figure(
     ]
     assert main(["exchange", str(rated), *words, "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    assert "Largest exchange" in printed and "at both ends of each tie line" in printed
+    assert "Largest exchange" in printed and "smaller of network limit and headroom" in printed
+    assert "at both ends of each tie line" in printed
     assert "simulated noise" in printed and "; seed 1." in printed
     assert {path.name for path in out.iterdir()} == {"exchange.json", "branches.csv", "domain.png"}
     document = json.loads((out / "exchange.json").read_text())

@@ -106,8 +106,10 @@ def test_the_workbook_has_numbers_as_numbers_and_units_in_headers(
     assert {"verdict", "summary", "privacy", "runs", "rounds", "timing"} <= set(book.sheetnames)
     rows = list(book["runs"].values)
     header = list(rows[0])
-    assert "Shortage of the convex model (MW)" in header and "Squared imbalance (p.u.^2)" in header
-    column = header.index("Imbalance of the convex model (MW)")
+    assert (
+        "Shortage of the SOC relaxation (MW)" in header and "Squared imbalance (p.u.^2)" in header
+    )
+    column = header.index("Imbalance of the SOC relaxation (MW)")
     assert [row[column] for row in rows[1:]] == pytest.approx(
         list(study.runs.imbalance_mw), abs=1e-6
     )

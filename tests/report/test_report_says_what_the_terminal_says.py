@@ -178,7 +178,7 @@ def test_what_zones_exchange_is_shown_after_redispatch(
     for row in rows or ():
         known = row["scheduled_mw"] if row["actual_mw"] is None else row["actual_mw"]
         assert f" {number_text(known)} " in page
-    assert "Shortage of the convex model" not in page
+    assert "Shortage of the SOC relaxation" not in page
 
 
 def test_a_public_report_of_it_says_what_is_public_only(

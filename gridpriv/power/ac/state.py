@@ -216,7 +216,7 @@ def limit_sentence(current: tuple[Limit, ...]) -> str:
                 continue
             where = "at its limit" if kind == "line" else f"at its {limit} limit"
             parts.append(f"{words} {where} {at_elements(kind, tuple(places), 3)}")
-    return "; ".join(parts) if parts else "no limit binds"
+    return "; ".join(parts) if parts else "no limit binds at this objective"
 
 
 def at_elements(kind: str, places: tuple[str, ...], most: int) -> str:
