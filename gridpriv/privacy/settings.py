@@ -325,8 +325,8 @@ class Privacy(Part):
     perturbation: Target = choice(
         "demand",
         PERTURBED,
-        "noisy quantity: the demand that zones release, or (published methods) the objective or "
-        "output of each local update",
+        "noisy quantity: demand that zones release, or (published methods) objective or output of "
+        "each local update",
     )
     sensitivity: SensitivityBound = choice(
         "proven",
@@ -343,13 +343,13 @@ class Privacy(Part):
     )
     delta: float = number(
         1e-5,
-        "delta at which the epsilon of one Gaussian release is printed; with --budget "
-        "per-release:E it also sets the noise",
+        "delta of the printed epsilon of one Gaussian release; with --budget per-release:E also of "
+        "its noise",
         check_delta,
     )
     target_delta: float = number(
         1e-5,
-        "delta of the reported total epsilon (the pure total, if any, is reported too)",
+        "delta of the reported total epsilon (a pure total is reported too)",
         check_delta,
     )
     noise: Noise = choice(

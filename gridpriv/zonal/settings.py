@@ -163,8 +163,7 @@ class ReleaseSchedule(Part):
     noise_schedule: NoiseSchedule | None = choice(
         None,
         get_args(NoiseSchedule),
-        "when noise on demand is drawn: once, every round, or every local update; noise on "
-        "objective or output is always drawn in every local update",
+        "when noise on demand is drawn; noise on objective or output: always every update",
         unset="once",
     )
     seed: int | None = count(None, "seed of simulated noise", least=0, unset="drawn and recorded")
@@ -199,10 +198,10 @@ class Grid(Scenario):
     )
     imbalance_weight: float | None = number(
         None,
-        "cost of 1 p.u.^2 of imbalance (active and reactive, summed over buses), relative to that "
-        "of 1 p.u. of generation at the mean marginal cost (objective losses: of 1 p.u. of losses)",
+        "cost of 1 p.u.^2 of imbalance (active and reactive), relative to 1 p.u. of generation at "
+        "the mean marginal cost (objective losses: to 1 p.u. of losses)",
         positive,
-        unset="1e4 at a base of 100 MVA, in proportion to the base",
+        unset="1e4 at a base of 100 MVA, in proportion to it",
     )
     coordination: Coordination = choice(
         "rounds",
@@ -212,16 +211,14 @@ class Grid(Scenario):
     planning: Planning | None = choice(
         None,
         get_args(Planning),
-        "equations of the schedule: AC power flow (ac, by an interior-point method), or its "
-        "second-order cone relaxation (soc, by Newton steps or ADMM)",
+        "equations of the schedule: AC power flow (ac), or its second-order cone relaxation (soc)",
         unset="ac with objective cost or losses, update exact and noise on demand drawn at most "
         "once; else soc",
     )
     update: Update = choice(
         "exact",
         get_args(Update),
-        "local update of ADMM: a zone solves its problem, or takes a step on its linearized "
-        "objective",
+        "local update of ADMM: exact solution, or a step on the linearized objective",
     )
     consensus: Consensus = choice(
         "boundary",
@@ -231,7 +228,7 @@ class Grid(Scenario):
     start: Start | None = choice(
         None,
         get_args(Start),
-        "starting point: flat start, or warm start by rounds on public data",
+        "starting point: flat, or warm (from rounds on public data)",
         unset="warm with update exact, else flat",
     )
     acceleration: Acceleration | None = choice(
@@ -260,8 +257,8 @@ class Grid(Scenario):
     solver_tolerance: SolverTolerance = choice(
         "matched",
         get_args(SolverTolerance),
-        "tolerance of Clarabel: tight (1e-8), or matched: looser while the consensus residual is "
-        f"large, but tight up to {FEW_ZONES} zones and with noise on objective or output",
+        "tolerance of Clarabel: 1e-8 (tight), or looser while the consensus residual is large "
+        f"(matched; as tight up to {FEW_ZONES} zones and with noise on objective or output)",
     )
 
 
