@@ -237,7 +237,7 @@ def _write(
     run: str | None,
 ) -> Json:
     """Write the case and its accompanying files; return the certificate."""
-    from gridpriv.grid.convert import function_name, matpower_text
+    from gridpriv.grid.convert import function_name, group_numbers, matpower_text
     from gridpriv.zonal.certificate import COPIES, certificate, data_sheet
     from gridpriv.zonal.protected_case import ProtectedCase, ProtectedSeries
 
@@ -252,7 +252,13 @@ def _write(
     files = {
         path.name: matpower_text(published, header, contents.served.optimum.state.qg, rounded=True)
     }
-    notes = []
+    notes = [
+        f"Numbers of the column {kind}: "
+        + ", ".join(f"{place:.0f} is {name or 'without a name'}" for name, place in numbers.items())
+        + "."
+        for kind in ("area", "zone")
+        if (numbers := group_numbers(published.groups.get(kind, ())))
+    ]
     if chosen.scenarios:
         name = f"{path.stem}.scenarios.csv"
         scenarios = copy.scenarios(chosen.scenarios) if isinstance(copy, ProtectedCase) else ()
@@ -334,6 +340,8 @@ def summarise(document: Json) -> None:
 def caveats(document: Json) -> list[str]:
     """Return the caveats in the terminal and in the data sheet."""
     lines, number = [], document["demand"]["negative_loads"]
+    if document["bus_shift"]:
+        lines.append(worded("publish-renumbered", shift=document["bus_shift"]))
     if any(release["quantity"].endswith("total") for release in document["releases"]):
         lines.append(worded("publish-total-only"))
     if number:  # other programs may refuse negative loads or read them as generation

@@ -64,7 +64,7 @@ def matpower_text(
             )
     lines = [f"function mpc = {function_name(case.name)}"]
     lines += [f"% {' '.join(comment.split())}" for comment in comments]
-    if shift := int(bus_numbers(case)[0] - case.bus_id[0]):
+    if shift := bus_shift(case):
         lines.append(f"% Bus numbers are those of the source plus {shift}.")
     lines += ["", "mpc.version = '2';", f"mpc.baseMVA = {number(case.base_mva)};", ""]
     for name, header, rows in (
@@ -114,7 +114,12 @@ def number(value: float) -> str:
 
 def bus_numbers(case: Case) -> Ints:
     """Return the numbers of buses in a MATPOWER file, which begin at 1; pandapower's begin at 0."""
-    return np.asarray(case.bus_id + max(1 - int(case.bus_id.min()), 0))
+    return np.asarray(case.bus_id + bus_shift(case))
+
+
+def bus_shift(case: Case) -> int:
+    """Return the difference of bus numbers in a MATPOWER file from those of the case."""
+    return max(1 - int(case.bus_id.min()), 0)
 
 
 def bus_rows(case: Case) -> Floats:
@@ -170,10 +175,17 @@ def _groups(names: Sequence[str], count: int) -> Floats:
     """Return group numbers: the source's where all are numbers, else their order."""
     if not names:
         return np.ones(count)
-    if all(re.fullmatch(r"\d{1,9}", name) for name in names):
+    numbers = group_numbers(names)
+    if numbers is None:
         return np.array([float(name) for name in names])
-    order = {name: place + 1.0 for place, name in enumerate(dict.fromkeys(names))}
-    return np.array([order[name] for name in names])
+    return np.array([numbers[name] for name in names])
+
+
+def group_numbers(names: Sequence[str]) -> dict[str, float] | None:
+    """Return the numbers of groups that are named in the source; None where names are numbers."""
+    if all(re.fullmatch(r"\d{1,9}", name) for name in names):
+        return None
+    return {name: place + 1.0 for place, name in enumerate(dict.fromkeys(names))}
 
 
 def _rounded(table: Floats, decimals: Mapping[int, int]) -> Floats:

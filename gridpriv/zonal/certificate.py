@@ -30,6 +30,7 @@ import numpy as np
 from gridpriv.core.arrays import Floats
 from gridpriv.core.text import Json, json_ready, sections
 from gridpriv.grid.case import Case
+from gridpriv.grid.convert import bus_shift
 from gridpriv.power.ac.optimum import Served
 from gridpriv.privacy.accounting import epsilon_of, total_pure
 from gridpriv.privacy.certificate import certified_for, noise_caveat
@@ -49,7 +50,7 @@ METRICS = {
 
 PUBLIC_DATA = (
     "topology, impedances, ratings, voltage and angle limits, shunts, generators with their limits "
-    "and costs"
+    "and costs, areas and zones of buses"
 )
 
 
@@ -143,6 +144,7 @@ def certificate(
         "case": published.name,
         "source": contents.ready.case.name,
         "buses": published.n_bus,
+        "bus_shift": bus_shift(published),
         "protected": {
             "adjacency": contents.adjacency,
             "beta_mw": beta,

@@ -977,6 +977,7 @@ class CertificateDocument(Row, name="certificate"):
     case: Text = known("Case: name of the published case")
     source: Text = known("Source: case whose demand was released")
     buses: Number = known("Buses: number of buses")
+    bus_shift: Number = known("Bus shift: difference of bus numbers from those of the source")
     protected: PublishedProtection = part(PublishedProtection)
     releases: list[PublishedRelease] = part(PublishedRelease)
     demand: PublishedDemand = part(PublishedDemand)

@@ -361,7 +361,7 @@ class ProtectedCase:
 
     def case(self, name: str) -> Case:
         """Return the case to be published, in the state of its AC optimum."""
-        return solved_case(self.served, name)
+        return solved_case(self.served, name, self.publication.ready.case)
 
     @property
     def contents(self) -> CertificateContents:
@@ -382,8 +382,10 @@ class ProtectedCase:
         return tuple(_served_draws(self.publication, self.posterior, count))
 
 
-def solved_case(served: Served, name: str) -> Case:
+def solved_case(served: Served, name: str, source: Case) -> Case:
     """Return a case with a feasible demand under a name, in the state of its AC optimum.
+
+    It has the areas and zones of its source.
 
     A nominal voltage of 0 kV (not known) becomes 1 kV: other tools divide by it, per unit data do
     not depend on it.
@@ -393,6 +395,7 @@ def solved_case(served: Served, name: str) -> Case:
     return replace(
         state.case,
         name=name,
+        groups=source.groups,
         vm=state.vm,
         va=state.va,
         pg=state.pg,
@@ -408,7 +411,7 @@ def whole_grid(case: Case) -> Zoning:
 
 def without_state(case: Case) -> Case:
     """Return a case without its owner's solved state; its demand is still private."""
-    return replace(public_network(case), pd=case.pd, qd=case.qd)
+    return replace(public_network(case), pd=case.pd, qd=case.qd, groups=case.groups)
 
 
 def prepare_publication(case: Case, settings: Settings, *, priced: bool = False) -> Publication:
@@ -544,7 +547,7 @@ class ProtectedSeries:
 
     def case(self, name: str) -> Case:
         """Return the case of the first step, in the state of its AC optimum."""
-        return solved_case(self.served[0], name)
+        return solved_case(self.served[0], name, self.horizon.series.case)
 
     @property
     def contents(self) -> CertificateContents:

@@ -169,6 +169,29 @@ def test_pypower_opens_it_and_finds_its_optimum(name, here) -> None:
         assert result["f"] == pytest.approx(cost, rel=1e-4)
 
 
+def test_a_net_that_counts_from_0_keeps_its_zones_and_the_shift_is_stated(here, capsys) -> None:
+    pandapower = pytest.importorskip("pandapower")
+    net = pandapower.networks.case9()
+    assert net.bus.index.tolist() == list(range(9))
+    net.bus["zone"] = ["north"] * 4 + ["south"] * 5
+    pandapower.to_json(net, here / "net.json")
+    assert main(["publish", "net.json", "--seed", "1", "--out", "own.m"]) == 0
+    shift = "Bus numbers in the files are those of the source plus 1"
+    for text in (capsys.readouterr().out, (here / "own.datasheet.md").read_text()):
+        assert shift in " ".join(text.split())
+    assert "column zone: 1 is north, 2 is south" in (here / "own.datasheet.md").read_text()
+    assert read_sealed(here / "own.certificate.json")["bus_shift"] == 1
+    assert load_case("own.m").bus_id.tolist() == list(range(1, 10))
+    buses = []
+    for file in ("net.json", "own.m"):
+        capsys.readouterr()
+        assert main(["zones", file, "--zones-from", "zone", "--out", "zones.csv"]) == 0
+        rows = list(csv.DictReader((here / "zones.csv").open()))
+        order = list(dict.fromkeys(row["zone"] for row in rows))
+        buses.append([order.index(row["zone"]) for row in rows])
+    assert buses[0] == buses[1] == [0] * 4 + [1] * 5
+
+
 def test_a_series_is_released_once(here, capsys) -> None:
     (here / "day.csv").write_text("step,load_scale\nnight,0.5\nnoon,1.0\n")
     assert main(["publish", *WORDS, "--series", "day.csv", "--out", "own.m", "--json"]) == 0
