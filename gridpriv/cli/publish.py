@@ -342,6 +342,8 @@ def caveats(document: Json) -> list[str]:
     lines, number = [], document["demand"]["negative_loads"]
     if document["bus_shift"]:
         lines.append(worded("publish-renumbered", shift=document["bus_shift"]))
+    if any(release["quantity"].startswith("demand of") for release in document["releases"]):
+        lines.append(worded("publish-series-errors"))
     if any(release["quantity"].endswith("total") for release in document["releases"]):
         lines.append(worded("publish-total-only"))
     if number:  # other programs may refuse negative loads or read them as generation

@@ -27,7 +27,6 @@ from pathlib import Path
 
 import numpy as np
 
-from gridpriv.core.arrays import Floats
 from gridpriv.core.text import Json, json_ready, sections
 from gridpriv.grid.case import Case
 from gridpriv.grid.convert import bus_shift
@@ -107,8 +106,8 @@ class CertificateContents:
     drawn : tuple of Drawn
     served : Served
         The published demand.
-    covariance : (2, n, n) or None
-        Of the posterior, per unit squared.
+    errors : (float, float)
+        Expected errors of the total and of a bus (root mean square) of active demand, per unit.
     cost_range : (float, float) or None
     """
 
@@ -116,7 +115,7 @@ class CertificateContents:
     adjacency: str
     drawn: tuple[PublishedDraw, ...]
     served: Served
-    covariance: Floats | None = None
+    errors: tuple[float, float]
     cost_range: tuple[float, float] | None = None
 
     @property
@@ -194,11 +193,8 @@ def _row(drawn: PublishedDraw) -> Json:
 
 
 def _demand(contents: CertificateContents) -> Json:
-    case, total, bus = contents.served.case, None, None
-    if contents.covariance is not None:
-        active = contents.covariance[0]
-        total = case.base_mva * math.sqrt(max(float(active.sum()), 0.0))
-        bus = case.base_mva * math.sqrt(max(float(np.trace(active)), 0.0) / case.n_bus)
+    case = contents.served.case
+    total, bus = (case.base_mva * error for error in contents.errors)
     projected = case.base_mva * np.abs(contents.served.demand_change).sum(axis=1)
     return {
         "total_mw": case.base_mva * float(case.pd.sum()),
@@ -274,11 +270,11 @@ def _uses(demand: Json, optimum: Json) -> list[str]:
     total, bus = demand["expected_total_error_mw"], demand["expected_bus_error_mw"]
     cost, span = optimum["cost"], optimum["cost_range"]
     stated = "none: the case has no costs" if cost is None else f"{cost:,.2f} $/h"
-    lines = []
-    if total is not None:
-        of_bus = f"of one bus, root mean square: {bus:.4g} MW"
-        lines.append(f"Posterior standard deviation of the total: {total:.4g} MW; {of_bus}.")
-    lines.append(f"Optimal cost of this case: {stated}.")
+    of_bus = f"of one bus, root mean square: {bus:.4g} MW"
+    lines = [
+        f"Posterior standard deviation of the total: {total:.4g} MW; {of_bus}.",
+        f"Optimal cost of this case: {stated}.",
+    ]
     if span is not None:
         lines.append(
             f"The optimal cost of the true case is between {span[0]:,.0f} and {span[1]:,.0f} $/h, "

@@ -933,10 +933,11 @@ class PublishedDemand(Row):
 
     total_mw: Number = released("Total: published active demand")
     expected_total_error_mw: Number = released(
-        "Expected error of the total: standard deviation of the posterior"
+        "Expected error of the total: standard deviation of the posterior; of a series expected "
+        "before the release, root mean square over the steps"
     )
     expected_bus_error_mw: Number = released(
-        "Expected error of a bus: root mean square of posterior standard deviations"
+        "Expected error of a bus: root mean square of standard deviations, as of the total"
     )
     negative_loads: Number = released("Negative loads: number of buses of negative active demand")
     projected_mw: Number = released("Moved: total active change to the nearest AC-feasible demand")

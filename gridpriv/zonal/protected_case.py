@@ -73,6 +73,7 @@ from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.privacy.settings import Budget
+from gridpriv.privacy.temporal import coefficient_error
 from gridpriv.zonal.certificate import CertificateContents, PublishedDraw
 from gridpriv.zonal.horizon import Horizon, make_horizon
 from gridpriv.zonal.prepared import Prepared, noise_rule, prepare
@@ -372,9 +373,11 @@ class ProtectedCase:
         if isinstance(self.posterior, PricedRelease):
             query = self.posterior.query.release
             drawn.append(PublishedDraw("demand at published prices", query, 1.0, "$/h"))
-        adjacency, covariance = ready.rules.adjacency.protection(base), self.posterior.covariance
+        adjacency, active = ready.rules.adjacency.protection(base), self.posterior.covariance[0]
+        variances = float(active.sum()), float(np.trace(active)) / len(active)
+        total, bus = (math.sqrt(max(variance, 0.0)) for variance in variances)
         return CertificateContents(
-            ready, str(adjacency), tuple(drawn), self.served, covariance, self.cost_range
+            ready, str(adjacency), tuple(drawn), self.served, (total, bus), self.cost_range
         )
 
     def scenarios(self, count: int) -> tuple[Served, ...]:
@@ -557,7 +560,25 @@ class ProtectedSeries:
         drawn = PublishedDraw(
             f"demand of {steps} steps: {statistics}", self.release, owned.case.base_mva, "MW"
         )
-        return CertificateContents(owned, self.horizon.adjacency, (drawn,), self.served[0])
+        return CertificateContents(
+            owned, self.horizon.adjacency, (drawn,), self.served[0], series_errors(self.horizon)
+        )
+
+
+def series_errors(horizon: Horizon) -> tuple[float, float]:
+    """Return the errors of the total and of a bus that are expected before the release (public).
+
+    They are root mean squares over the steps of a published series, of active demand, per unit.
+    """
+    (item,), (planned,) = horizon.disclosures, horizon.planned[WHOLE_GRID]
+    variance, prior = planned.mechanism.variance, item.level.prior
+    error = partial(expected_error, item.level.strategy, variance, prior)
+    shares, size = prior.active.shares, len(prior.active.mean)
+    change = coefficient_error(item.over, variance, float(prior.active.mean.sum()))
+    total = error(np.ones((1, size))) ** 2 + change
+    buses = error(np.eye(size)) ** 2 + change * float(shares @ shares)
+    scale = math.sqrt(np.mean(np.square(horizon.series.scales or (1.0,))))
+    return scale * math.sqrt(total), scale * math.sqrt(buses / size)
 
 
 def prepare_series(series: DemandSeries, settings: Settings) -> Horizon:

@@ -205,6 +205,10 @@ def test_a_series_is_released_once(here, capsys) -> None:
         for step in ("night", "noon")
     )
     np.testing.assert_allclose(noon, 2.0 * night, atol=1e-5)
+    assert 0.0 < document["demand"]["expected_total_error_mw"] < 100.0
+    sheet = " ".join((here / "own.datasheet.md").read_text().split())
+    assert "Posterior standard deviation of the total: " in sheet
+    assert "of a series are those expected before the release" in sheet
 
 
 def test_releases_are_charged_and_a_second_case_is_refused(here, capsys) -> None:

@@ -13,12 +13,20 @@ from scipy.stats import binomtest
 from gridpriv.core.errors import InputError
 from gridpriv.grid.convert import matpower_text
 from gridpriv.grid.library import load_case
+from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.release import Release
+from gridpriv.privacy.temporal import COEFFICIENT_SPREAD, MOST_COEFFICIENTS
 from gridpriv.zonal import protected_case
 from gridpriv.zonal.certificate import _lines, best_guess, certificate, data_sheet, inversion_error
-from gridpriv.zonal.protected_case import prepare_publication, price_query, protect
+from gridpriv.zonal.protected_case import (
+    prepare_publication,
+    prepare_series,
+    price_query,
+    protect,
+    series_errors,
+)
 from gridpriv.zonal.settings import make_settings
 
 
@@ -48,6 +56,30 @@ def test_the_priced_query_moves_by_its_sensitivity_at_most_and_attains_it(protec
         largest = max(largest, abs(query.value(neighbour) - query.value(demand)))
     assert largest == pytest.approx(query.release.sensitivity.value, rel=1e-9)
     assert query.release.mechanism.scale == pytest.approx(largest)
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_the_stated_error_of_a_series_is_that_of_its_estimates(scaled) -> None:
+    """Monte Carlo over seeds, for a day as the prior expects it; without the projection.
+
+    The total changes by cosines whose sizes are those of the prior's standard deviations.
+    """
+    case, steps = load_case("case14"), 8
+    level = prepare_publication(case, settings()).disclosure.prior.active.mean.sum()
+    order = np.arange(1, MOST_COEFFICIENTS + 1)[:, None]
+    waves = np.sqrt(2.0) * np.cos(np.pi * order * (np.arange(steps) + 0.5) / steps)
+    factors = 1.0 + (COEFFICIENT_SPREAD * level / order * waves).sum(axis=0) / case.pd.sum()
+    pd, qd = factors[:, None] * case.pd, factors[:, None] * case.qd
+    scales = tuple(factors) if scaled else ()
+    series = DemandSeries(case, tuple(map(str, range(steps))), pd, qd, "day", scales)
+    horizon = prepare_series(series, settings(mechanism="knorm", coordination="central"))
+    (item,), errors = horizon.disclosures, []
+    for seed in range(100):
+        (estimate,) = replace(horizon, seed=seed).draw()
+        for k, factor in enumerate(factors):
+            demand = factor * item.at(0, estimate) if scaled else item.at(k, estimate)
+            errors.append(demand[: case.n_bus].sum() - pd[k].sum())
+    assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(series_errors(horizon)[0], rel=0.2)
 
 
 def test_secure_releases_charge_the_rounding_of_demand() -> None:
