@@ -21,7 +21,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from gridpriv.core.errors import check_choice
+from gridpriv.core.errors import check_choice, warn
 from gridpriv.core.files import make_folder, refuse_used, write_bytes
 from gridpriv.core.store import Study
 from gridpriv.core.tables import Column
@@ -40,6 +40,7 @@ from gridpriv.report.panel import Card, Panel, cards, next_steps, panel_messages
 from gridpriv.report.schema import marked
 from gridpriv.report.source import (
     fitting,
+    interruption,
     message,
     read_source,
     series_document,
@@ -408,6 +409,8 @@ def export(
         refuse_used(target)
     with fitting(source):
         study = read_source(source, public=public)
+        if (interrupted := interruption(study)) is not None:
+            warn(str(interrupted))
         report = make_report(study)
         stem = "report-public" if public else "report"
         files = report_files(report, study, wanted, stem)

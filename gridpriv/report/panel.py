@@ -311,8 +311,8 @@ class Panel:
         """Return the verdict on the methods."""
         ranked, metric = self.ranked, self.metric
         if metric is None:
-            return Card(self.title, tuple(self._privacy(self.compared)))
-        facts = list(self._compared_at())
+            return Card(self.title, (*self._missing(), *self._privacy(self.compared)))
+        facts = [*self._missing(), *self._compared_at()]
         if ranked.empty:
             note = "no method finished every run with an AC-feasible state"
             facts.append(Fact("Ranked", "no method", note, "bad"))
@@ -321,6 +321,13 @@ class Panel:
             facts += [*self._lowest(first, metric), *self._figures(first, metric)]
         worst = self.compared if ranked.empty else ranked.iloc[:1]
         return Card(self.title, (*facts, *self._privacy(worst)))
+
+    def _missing(self) -> Iterator[Fact]:
+        """Yield the number of runs in an interrupted study."""
+        if source.interruption(self.study) is not None:
+            runs, planned = len(self.study.runs), self.study.manifest["planned"]
+            note = f"{counted(planned - runs, 'planned run')} missing: the study was interrupted"
+            yield Fact("Runs", f"{runs} of {planned}", note, "bad")
 
     def _lowest(self, first: pd.Series, metric: source.Metric) -> Iterator[Fact]:
         """Yield the method of the lowest value, and the significance of its difference."""

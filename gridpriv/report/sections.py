@@ -296,13 +296,13 @@ def _bounds(study: Study, certificates: pd.DataFrame) -> Iterator[Message]:
 def failed(subject: Subject) -> Section | None:
     """Return the missing runs and the reasons."""
     study, notes = subject.study, []
-    missing = int(study.manifest.get("planned", len(study.runs))) - len(study.runs)
-    if noted(study).empty and missing <= 0:
+    interrupted = source.interruption(study)
+    if noted(study).empty and interrupted is None:
         return None
     if len(study.failed):
         notes.append(message("failed", {"failed": len(study.failed), "runs": len(study.runs)}))
-    if missing > 0:
-        notes.append(message("interrupted", {"missing": missing}))
+    if interrupted is not None:
+        notes.append(interrupted)
     title = "Failed runs and notes" if notes else "Runs that did not converge"
     return Section(title, tuple(notes), tables=subject.tables_named("not_converged"))
 

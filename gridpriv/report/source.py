@@ -31,6 +31,7 @@ from gridpriv.core.store import Study, read_study
 from gridpriv.core.tables import publish
 from gridpriv.core.text import (
     Json,
+    Message,
     clean,
     make_message,
     number_text,
@@ -68,6 +69,12 @@ def read_source(folder: str | Path, *, public: bool = False) -> Study:
 def means_over(study: Study) -> str:
     """Return the word for the sample of a mean: seeds or steps."""
     return "steps" if study.manifest.get("kind") == SERIES else "seeds"
+
+
+def interruption(study: Study) -> Message | None:
+    """Return the message on planned runs that are missing; None if there are none."""
+    missing = int(study.manifest.get("planned", len(study.runs))) - len(study.runs)
+    return message("interrupted", {"missing": missing}) if missing > 0 else None
 
 
 def step_rows(study: Study) -> list[Json]:

@@ -286,7 +286,7 @@ class Pivots:
         if runs.empty:
             raise InputError("This study has no finished run to tabulate.")
         by_rows, by_columns, figures = _listed(rows), _listed(columns), _listed(values)
-        figures = figures or [self._first_cost()]
+        figures = figures or [self._first_cost(runs)]
         for field, names in (("rows", by_rows), ("columns", by_columns)):
             for name in names:
                 check_choice(field, name, [c for c in runs if c != "run"])
@@ -304,10 +304,15 @@ class Pivots:
         caption = f"{text}: mean and 95 % interval over {seeds} seeds"
         return Pivot(mean, half, units, caption)
 
-    def _first_cost(self) -> str:
+    def _first_cost(self, runs: pd.DataFrame) -> str:
         metric = source.cost_metric(source.summary(self.study))
         if metric is None:
             raise InputError("This study has no cost to tabulate. Name figures with values=...")
+        if "cost_of_privacy" in runs and runs["cost_of_privacy"].isna().all():
+            raise InputError(
+                "No run of this study has a cost of privacy: that takes an AC-feasible run and a "
+                f"finished noise-free baseline. Name other values (--values {metric.key})."
+            )
         return metric.key
 
 

@@ -130,6 +130,14 @@ def test_a_study_without_values_is_refused(study: Study) -> None:
             empty.table("method", "budget", "redispatch_shed_mw")
 
 
+def test_a_missing_baseline_is_not_replaced_by_another_value(
+    study: Study,
+) -> None:
+    noisy = study.runs[study.runs.mechanism != "none"]
+    with pytest.raises(InputError, match=r"has a cost of privacy.*--values redispatch_shed_mw"):
+        replace(study, tables={"runs": noisy}).table("method", "budget")
+
+
 def test_the_command_writes_it(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(copied), "--format", "tex", "--pivot", "method,budget"]) == 0
     written = (copied / "report-tex" / "pivot.tex").read_text()

@@ -15,7 +15,7 @@ import pytest
 
 import gridpriv
 from gridpriv.cli.main import main
-from gridpriv.core.errors import InputError
+from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.core.store import read_study, reopen_store
 from gridpriv.core.text import number_text
 from gridpriv.report import figures
@@ -297,10 +297,19 @@ def test_a_study_without_any_finished_run_still_has_a_report(copied: Path) -> No
     assert "No run finished" in page and "no luck" in page
 
 
-def test_missing_and_failed_runs_are_reported(copied: Path) -> None:
-    put_runs(copied, read_study(copied).runs.iloc[:-2])
-    export(copied, ["html"])
-    assert "2 planned runs are missing" in (copied / "report.html").read_text()
+def test_missing_runs_are_stated_by_the_command_and_by_the_verdict(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = read_study(copied).runs
+    put_runs(copied, runs.iloc[:-2])
+    with pytest.warns(GridprivWarning, match="2 planned runs are missing"):
+        export(copied, ["html"])
+    page = re.sub(r"<[^>]+>|\s+", " ", (copied / "report.html").read_text())
+    stated = f"{len(runs) - 2} of {len(runs)}"
+    verdict = re.sub(" +", " ", page).split("Cost of privacy")[0]
+    assert f"Runs {stated} 2 planned runs missing: the study was interrupted" in verdict
+    assert main(["report", str(copied)]) == 0
+    assert "2 planned runs are missing" in capsys.readouterr().err
 
 
 def test_a_folder_without_results_and_a_bad_format_are_refused(
