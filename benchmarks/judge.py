@@ -400,6 +400,7 @@ STATUS = {
     "AC-feasible": "feasible",
     "marginal": "marginal",
     "Marginal": "marginal",
+    "Limits violated by at most 0.1 % (marginal)": "marginal",
     "no": "infeasible",
     "not AC-feasible": "infeasible",
     "Not AC-feasible": "infeasible",
@@ -425,11 +426,21 @@ def _count(match: re.Match[str], facts: Facts) -> str | None:
     return None if int(match[1]) == own else f"printed {match[1]} violations, are {own}"
 
 
+LIMITED = {
+    "rating of branch": "line",
+    "angle difference of branch": "angle",
+    "voltage at bus": "voltage",
+    "active output at bus": "generator P",
+    "reactive output at bus": "generator Q",
+}
+"""Kinds of limits by the words of their quantity."""
+
+
 def _outside(match: re.Match[str], facts: Facts) -> str | None:
     case = facts.result.case
     units = {"p.u.": 1.0, "degree": math.pi / 180}
     amount = float(match[3]) * units.get(match[4], 1.0 / case.base_mva)
-    near = [v for v in facts.violations if (v.kind, v.at) == (match[1], match[2])]
+    near = [v for v in facts.violations if (v.kind, v.at) == (LIMITED[match[1]], match[2])]
     if any(abs(v.amount - amount) <= 6e-3 * amount for v in near):
         return None
     return f"not a violation: {match[0]}"
@@ -853,7 +864,11 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"^\s+(\S+)\s+{NUMBER}\s+{NUMBER}\s+{NUMBER}\s+{NUMBER}\s*$", _zone_row),
     (r"^Privacy \(worst zone\)$|^\s*(?:of one release|total \(pure DP\)|total at delta).*$", None),
     # --- the verdict
-    (r"^(AC-feasible|Marginal|Not AC-feasible)(?: \(no branch has a rating\))?(?=, |\.)", _status),
+    (
+        r"^(AC-feasible|Limits violated by at most 0\.1 % \(marginal\)|Not AC-feasible)"
+        r"(?: \(no branch has a rating\))?(?=, |\.)",
+        _status,
+    ),
     (r"no load shedding", _served),
     (rf"{AMOUNT} MW of load shedding", equals("shed_mw")),
     (rf"{AMOUNT} MW of it on de-energized islands", equals("deenergized_mw")),
@@ -863,7 +878,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (r"^(Not AC-feasible): (?!the AC)", _status),
     (r"^(Marginal): every violation is within 0\.1 % of its limit: ", _status),
     (
-        rf"(generator P|generator Q|line|voltage|angle) at (?:bus |branch )?([\w.-]+) by {NUMBER} "
+        rf"({'|'.join(LIMITED)}) ([\w.-]+) by {NUMBER} "
         r"(MW|MVAr|MVA|p\.u\.|degree)(?: and \d+ more)?",
         _outside,
     ),

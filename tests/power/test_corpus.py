@@ -133,8 +133,10 @@ def test_every_sentence_of_a_noisy_run_that_sheds_load_is_known_and_true(
 
 
 VALUES = {
-    "infeasible": {"limits": "line at 1-2 by 3 MVA, voltage at 4 by 0.01 p.u. and 2 more"},
-    "marginal": {"limits": "generator Q at 2 by 0.02 MVAr"},
+    "infeasible": {
+        "limits": "rating of branch 1-2 by 3 MVA, voltage at bus 4 by 0.01 p.u. and 2 more"
+    },
+    "marginal": {"limits": "reactive output at bus 2 by 0.02 MVAr"},
     "not-converged-newton": {"rounds": "1 round"},
     "ac-state": {"state": "AC-feasible, no load shedding, 12 MW of balancing power"},
     "negative-cost-of-privacy": {
@@ -216,6 +218,12 @@ def test_no_part_of_a_runs_messages_is_unknown(modules, finished, monkeypatch):
             "convex",
         ),
         ("Zones of one bus release that bus's demand: 1.", "zones of one bus"),
+        ("Limits violated by at most 0.1 % (marginal), no load shedding.", "stated marginal"),
+        (
+            "Marginal: every violation is within 0.1 % of its limit: rating of branch 12-15 by "
+            "0.0279 MVA, voltage at bus 4 by 0.0009 p.u. and 1 more.",
+            "not a violation: voltage at bus 4",
+        ),
         (
             "The AC rounds have not converged (9 rounds, primal residual 0.1 p.u.): the schedule "
             "is that of the SOC relaxation.",

@@ -56,10 +56,11 @@ from gridpriv.power.ac.zone_redispatch import (
     Reaction,
     TieEndValuation,
     ZonePlan,
+    operating_unit,
     tie_branches,
     tie_places,
 )
-from gridpriv.power.objective import generation_cost
+from gridpriv.power.objective import BASE_MVA, generation_cost
 from gridpriv.power.zone import Network, Zone, mean_of_copies, owner_of
 
 MOST_REPLANS = 10
@@ -93,8 +94,9 @@ RESTART_FACTOR = 10.0
 MOST_NEAR, MOST_HALVINGS = 8, 6
 """Number of infeasible outcomes towards which zones move from one that sheds load; halvings of each
 move."""
-MOST_REQUESTS, REQUEST_FIRMNESS = 3, 1.0
-"""Number of consecutive requests of tie flows; firmness of the plans that are the requests."""
+MOST_REQUESTS, REQUEST_SHARE = 3, 0.05
+"""Number of consecutive requests of tie flows. The plans that are the requests have this share of
+the balancing price over c0 as their firmness, so that zones exchange little for a MW not shed."""
 MOST_CUTS = 8
 """Steps of emergency load shedding and curtailment."""
 VIOLATION_SEVERITY = 10.0
@@ -494,13 +496,15 @@ def _requested(search: _RedispatchSearch, best: GridRedispatch) -> GridRedispatc
     Zones that keep their interchange (``Boundary.reserve``) do not.
     """
     zones, agreed = search.zones, search.agreed
+    price_mw = (operating_unit(search.case) or BASE_MVA) / BASE_MVA
+    firmness = REQUEST_SHARE * search.balancing_price / price_mw
     for _ in range(MOST_REQUESTS):
         state = best.state
         if state is None or not search.shedding(best) or agreed[0].reserve is not None:
             break
         wishes: list[Boundary | None] = [None] * len(zones)
         for z in search.affected(best):
-            wishes[z] = _at_flows(search.measured(z, state, agreed[z], GAIN), REQUEST_FIRMNESS, 0.0)
+            wishes[z] = _at_flows(search.measured(z, state, agreed[z], GAIN), firmness, 0.0)
         wished = search.plans(best.plans, wishes)
         asking = {z for z, wish in enumerate(wishes) if wish is not None}
         adjacent, flows = _planned_tie_flows(search, state, wished, asking)
@@ -515,7 +519,7 @@ def _requested(search: _RedispatchSearch, best: GridRedispatch) -> GridRedispatc
             current[z] = current[z] if new is old else new.interchange
         first = search.redispatched(best.scheduled, current, plans, best)
         start = [
-            replace(_at_flows(boundary, REQUEST_FIRMNESS, 1.0), **_at_ties(zone, *flows))
+            replace(_at_flows(boundary, firmness, 1.0), **_at_ties(zone, *flows))
             for zone, boundary in zip(zones, agreed, strict=True)
         ]
         better = search.better(best, first, _replanned(search, start, first, current))
