@@ -237,7 +237,7 @@ def _write(
     run: str | None,
 ) -> Json:
     """Write the case and its accompanying files; return the certificate."""
-    from gridpriv.grid.convert import function_name, group_numbers, matpower_text
+    from gridpriv.grid.convert import function_name, matpower_text
     from gridpriv.zonal.certificate import COPIES, certificate, data_sheet
     from gridpriv.zonal.protected_case import ProtectedCase, ProtectedSeries
 
@@ -252,13 +252,7 @@ def _write(
     files = {
         path.name: matpower_text(published, header, contents.served.optimum.state.qg, rounded=True)
     }
-    notes = [
-        f"Numbers of the column {kind}: "
-        + ", ".join(f"{place:.0f} is {name or 'without a name'}" for name, place in numbers.items())
-        + "."
-        for kind in ("area", "zone")
-        if (numbers := group_numbers(published.groups.get(kind, ())))
-    ]
+    notes = _group_notes(published)
     if chosen.scenarios:
         name = f"{path.stem}.scenarios.csv"
         scenarios = copy.scenarios(chosen.scenarios) if isinstance(copy, ProtectedCase) else ()
@@ -287,6 +281,19 @@ def _write(
             "another --out, and publish again."
         ) from error
     return document
+
+
+def _group_notes(case: Case) -> list[str]:
+    """Return the names of a case's areas and zones by their numbers in the file."""
+    from gridpriv.grid.convert import group_numbers
+
+    return [
+        f"Numbers of the column {kind}: "
+        + ", ".join(f"{place:.0f} is {name or 'without a name'}" for name, place in numbers.items())
+        + "."
+        for kind in ("area", "zone")
+        if (numbers := group_numbers(case.groups.get(kind, ())))
+    ]
 
 
 def _demands(column: str, names: Iterable[str], served: Iterable[Served]) -> str:

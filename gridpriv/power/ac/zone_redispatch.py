@@ -323,9 +323,8 @@ def plan_zone(
         _value_tie_voltages(
             model, area, valuation.voltage[rows], valuation.slope[rows], boundary.firmness
         )
-    if boundary.reaction is not None:
-        measured = boundary.reaction.voltage[rows]
-        _expect_reaction(model, area, boundary.reaction, measured, boundary.firmness)
+    if (reaction := boundary.reaction) is not None:
+        _expect_reaction(model, area, reaction, reaction.voltage[rows], boundary.firmness)
     start = _start(zone, area, model, physical, before, scheduled)
     solution = model.program.solve_again(before, start, compiled)
     if not solution.solved:
