@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gridpriv import acopf, load_case, make_settings, partition, run, shipped_zoning
+from gridpriv import Case, acopf, load_case, make_settings, partition, run, shipped_zoning
 from gridpriv.cli.main import main
 from gridpriv.power.ac import grid_redispatch
 from gridpriv.power.ac.zone_redispatch import Boundary, ZonePlan
@@ -16,6 +16,14 @@ from gridpriv.power.zone_agent import ZoneAgent
 
 STRONG = {"budget": "total:1", "beta": "10 MW"}
 CASE30 = "tests/data/pglib/pglib_opf_case30_ieee.m"
+
+
+def on_base(case: Case, base_mva: float) -> Case:
+    """Return the case with every per-unit figure on another base."""
+    scale = case.base_mva / base_mva
+    powers = ("pd", "qd", "gs", "bs", "pmin", "pmax", "qmin", "qmax", "pg", "rate", "b")
+    changed = {field: scale * getattr(case, field) for field in powers}
+    return replace(case, base_mva=base_mva, r=case.r / scale, x=case.x / scale, **changed)
 
 
 def end_early(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,8 +202,9 @@ def test_a_last_start_serves_load_that_the_others_shed() -> None:
     assert result.physical["shed_mw"] == pytest.approx(0.0, abs=1e-3)
 
 
+@pytest.mark.parametrize("base_mva", [100.0, 1.0])
 def test_adjacent_zones_plan_the_tie_flows_that_a_shedding_zone_requests(
-    monkeypatch: pytest.MonkeyPatch,
+    base_mva: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No single zone can serve the load; zones that keep their interchange request nothing."""
     requests, honest = [], grid_redispatch._requested
@@ -208,7 +217,7 @@ def test_adjacent_zones_plan_the_tie_flows_that_a_shedding_zone_requests(
 
     monkeypatch.setattr(grid_redispatch, "_requested", watched)
     end_early(monkeypatch)
-    case = load_case("case30")
+    case = on_base(load_case("case30"), base_mva)
     settings = make_settings(coordination="central", seed=9, **STRONG)
     result = run(case, partition(case, 4), settings)
     ((before, after),) = requests

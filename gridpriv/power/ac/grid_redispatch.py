@@ -17,12 +17,13 @@ change almost linearly in between.
 Requests. A zone can only change voltages that its own generators reach. Where its replan leaves a
 voltage outside the band, it requests from its neighbours to change the voltages of the buses that
 both see by as much; a neighbour without generators forwards the request. A zone that sheds load
-because of its branches can only change tie flows that its own generators reach. It plans with
-little weight on its tie flows, and the planned flows are its request.
+because of its branches can only change tie flows that its own generators reach. It then plans
+without the reaction of the grid beyond, at a weight on tie flows that follows from the balancing
+price; the planned flows and tie-end voltages are its request.
 
-Privacy. A request contains the violation of a voltage band or the tie flows of a zone's plan, so it
-depends on true demand. Like the voltages and flows that neighbours measure at their tie lines it
-belongs to operation, and no certificate covers it (docs/threat-model.md).
+Privacy. A request contains the violation of a voltage band, or tie flows and voltages of a zone's
+plan, so it depends on true demand. Like the voltages and flows that neighbours measure at their tie
+lines it belongs to operation, and no certificate covers it (docs/threat-model.md).
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ import numpy as np
 
 from gridpriv.core.arrays import Complexes, Floats, Ints, sums_at
 from gridpriv.grid.case import Case
-from gridpriv.grid.network import branch_flows
+from gridpriv.grid.network import branch_admittance, branch_flows
 from gridpriv.power.ac.flow import ac_flow
+from gridpriv.power.ac.model import NOTIONAL_COST
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.part import ExternalEquivalent, Lossless, external_equivalent, lossless
 from gridpriv.power.ac.state import (
@@ -60,7 +62,7 @@ from gridpriv.power.ac.zone_redispatch import (
     tie_branches,
     tie_places,
 )
-from gridpriv.power.objective import BASE_MVA, generation_cost
+from gridpriv.power.objective import generation_cost
 from gridpriv.power.zone import Network, Zone, mean_of_copies, owner_of
 
 MOST_REPLANS = 10
@@ -314,7 +316,7 @@ class _RedispatchSearch:
     least_shed : (zones,)
         As of :func:`redispatch_grid`; 0 where it is not known.
     near : list of GridRedispatch
-        Infeasible outcomes of the least severity so far.
+        Infeasible outcomes of the least severity so far; shared by copies of the search.
     """
 
     case: Case
@@ -496,21 +498,26 @@ def _requested(search: _RedispatchSearch, best: GridRedispatch) -> GridRedispatc
     Zones that keep their interchange (``Boundary.reserve``) do not.
     """
     zones, agreed = search.zones, search.agreed
-    price_mw = (operating_unit(search.case) or BASE_MVA) / BASE_MVA
-    firmness = REQUEST_SHARE * search.balancing_price / price_mw
+    unit = operating_unit(search.case)
+    cost_mw = NOTIONAL_COST if unit is None else unit / search.case.base_mva
+    firmness = REQUEST_SHARE * search.balancing_price / cost_mw
     for _ in range(MOST_REQUESTS):
         state = best.state
         if state is None or not search.shedding(best) or agreed[0].reserve is not None:
             break
         wishes: list[Boundary | None] = [None] * len(zones)
         for z in search.affected(best):
-            wishes[z] = _at_flows(search.measured(z, state, agreed[z], GAIN), firmness, 0.0)
+            measured = measured_boundary(zones[z], state, agreed[z], None, GAIN)
+            wishes[z] = _at_flows(measured, firmness, 0.0)
         wished = search.plans(best.plans, wishes)
-        asking = {z for z, wish in enumerate(wishes) if wish is not None}
+        pairs = zip(best.plans, wished, strict=True)
+        asking = [z for z, (old, new) in enumerate(pairs) if new is not old]
+        if not asking:
+            break
         adjacent, flows = _planned_tie_flows(search, state, wished, asking)
         answers: list[Boundary | None] = [None] * len(zones)
         for z in adjacent:
-            measured = search.measured(z, state, agreed[z], 0.0)
+            measured = measured_boundary(zones[z], state, agreed[z], None, 0.0)
             answer = _at_flows(measured, agreed[z].firmness, 1.0)
             answers[z] = replace(answer, **_at_ties(zones[z], *flows))
         plans = search.plans(wished, answers)
@@ -518,10 +525,7 @@ def _requested(search: _RedispatchSearch, best: GridRedispatch) -> GridRedispatc
         for z, (old, new) in enumerate(zip(best.plans, plans, strict=True)):
             current[z] = current[z] if new is old else new.interchange
         first = search.redispatched(best.scheduled, current, plans, best)
-        start = [
-            replace(_at_flows(boundary, firmness, 1.0), **_at_ties(zone, *flows))
-            for zone, boundary in zip(zones, agreed, strict=True)
-        ]
+        start = [_at_flows(boundary, firmness, 1.0) for boundary in agreed]
         better = search.better(best, first, _replanned(search, start, first, current))
         if better is best:
             break
@@ -541,31 +545,34 @@ def _at_flows(boundary: Boundary, firmness: float, violation_price: float) -> Bo
 
 
 def _planned_tie_flows(
-    search: _RedispatchSearch, state: AcState, plans: Sequence[ZonePlan], asking: set[int]
+    search: _RedispatchSearch, state: AcState, plans: Sequence[ZonePlan], asking: Sequence[int]
 ) -> tuple[set[int], tuple[Complexes, Complexes, Floats]]:
     """Return the zones adjacent to those asking, and flows at both ends and w as these planned.
 
-    Elsewhere flows and squared voltages w are those of the state.
+    Elsewhere flows and squared voltages w are those of the state. Where both zones of a tie line
+    ask, the last one decides.
     """
     case, s_from, s_to, w = search.case, state.s_from.copy(), state.s_to.copy(), state.vm**2
-    adjacent: set[int] = set()
+    y, adjacent = branch_admittance(case), set[int]()
     for z in asking:
-        zone, ties, voltage = search.zones[z], tie_branches(search.zones[z]), state.voltage.copy()
-        voltage[zone.buses] = plans[z].voltage
-        planned_from, planned_to = branch_flows(case, voltage)
-        s_from[ties], s_to[ties] = planned_from[ties], planned_to[ties]
-        w[zone.own] = np.abs(voltage[zone.own]) ** 2
-        adjacent |= set(
-            search.owners[np.concatenate([case.f_bus[ties], case.t_bus[ties]])].tolist()
-        )
-    return adjacent - asking, (s_from, s_to, w)
+        zone, ties = search.zones[z], tie_branches(search.zones[z])
+        ends = np.stack([case.f_bus[ties], case.t_bus[ties]])
+        v_f, v_t = plans[z].voltage[np.searchsorted(zone.buses, ends)]
+        s_from[ties] = v_f * np.conj(y.ff[ties] * v_f + y.ft[ties] * v_t)
+        s_to[ties] = v_t * np.conj(y.tf[ties] * v_f + y.tt[ties] * v_t)
+        w[zone.own] = np.abs(plans[z].voltage[np.searchsorted(zone.buses, zone.own)]) ** 2
+        adjacent |= set(search.owners[ends.ravel()].tolist())
+    return adjacent.difference(asking), (s_from, s_to, w)
 
 
 def _moved(search: _RedispatchSearch, best: GridRedispatch) -> GridRedispatch:
     """Move all zones' set points towards infeasible outcomes that shed less, within the limits."""
+    kept = search.agreed[0].reserve is not None
     for other in tuple(search.near):
         begin, share = best, 0.0
         if begin.state is None or other.state is None or other.state.shed_mw >= begin.state.shed_mw:
+            continue
+        if not search.shedding(begin) or not all(plan.solved for plan in other.plans):
             continue
         change = other.state.interchange - begin.state.interchange
         for halving in range(1, MOST_HALVINGS + 1):
@@ -573,7 +580,7 @@ def _moved(search: _RedispatchSearch, best: GridRedispatch) -> GridRedispatch:
             plans = [
                 old.toward(new, trial) for old, new in zip(begin.plans, other.plans, strict=True)
             ]
-            current = begin.state.interchange + trial * change
+            current = begin.scheduled if kept else begin.state.interchange + trial * change
             after = search.redispatched(begin.scheduled, current, plans, begin)
             after = replace(after, replans=begin.replans)
             within = len(after.violations) <= len(begin.violations)
@@ -674,10 +681,11 @@ def redispatch_grid(
     clearly more than the first plans, they replan with hard limits, then restart from the first
     start with interchange deviations at the price of load shedding (unless nothing is shed), then
     with less firmness (``FIRMNESS_FACTORS``), then from the last start at firmness 1.
-    Where only the cost is high, all zones also take damped steps together, from their first plans
-    and from the best outcome. Where load is still shed, they move towards the infeasible outcomes
-    of the least severity. The best outcome has the least severity, including excessive balancing
-    power (``BALANCING_SEVERITY``), then the least cost with balancing power.
+    Where load is still shed within the limits, zones request tie flows, then move towards the
+    infeasible outcomes of the least severity. Where only the cost is high, all zones take damped
+    steps together, from their first plans and from the best outcome. The best outcome has the least
+    severity, including excessive balancing power (``BALANCING_SEVERITY``), then the least cost with
+    balancing power.
 
     Parameters
     ----------
