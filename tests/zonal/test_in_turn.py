@@ -191,6 +191,9 @@ def test_zones_that_shed_load_move_to_the_limits(monkeypatch: pytest.MonkeyPatch
     least = acopf(case, "shed").state.shed_mw
     assert least <= result.physical["shed_mw"] <= before.state.shed_mw - 5.0
     assert result.physical["replans"] == before.replans
+    assert any((old.pg != new.pg).any() for old, new in zip(before.plans, after.plans, strict=True))
+    for old, new in zip(before.plans, after.plans, strict=True):
+        np.testing.assert_array_equal(new.p_price, old.p_price)
 
 
 def test_a_last_start_serves_load_that_the_others_shed() -> None:

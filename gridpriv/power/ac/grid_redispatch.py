@@ -566,7 +566,10 @@ def _planned_tie_flows(
 
 
 def _moved(search: _RedispatchSearch, best: GridRedispatch) -> GridRedispatch:
-    """Move all zones' set points towards infeasible outcomes that shed less, within the limits."""
+    """Move all zones' set points towards infeasible outcomes that shed less, within the limits.
+
+    Prices stay those of the plans at which the move begins.
+    """
     kept = search.agreed[0].reserve is not None
     for other in tuple(search.near):
         begin, share = best, 0.0
@@ -578,7 +581,8 @@ def _moved(search: _RedispatchSearch, best: GridRedispatch) -> GridRedispatch:
         for halving in range(1, MOST_HALVINGS + 1):
             trial = share + 0.5**halving
             plans = [
-                old.toward(new, trial) for old, new in zip(begin.plans, other.plans, strict=True)
+                replace(old.toward(new, trial), p_price=old.p_price, q_price=old.q_price)
+                for old, new in zip(begin.plans, other.plans, strict=True)
             ]
             current = begin.scheduled if kept else begin.state.interchange + trial * change
             after = search.redispatched(begin.scheduled, current, plans, begin)
