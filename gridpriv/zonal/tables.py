@@ -7,17 +7,19 @@ and no public export contains them.
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pandas import DataFrame, RangeIndex
+from pandas import DataFrame
 
 from gridpriv.core.arrays import Complexes, Floats
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import write_bytes
+from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 from gridpriv.grid.convert import check_target, write_case
 from gridpriv.grid.library import POWSYBL_FORMATS
@@ -41,37 +43,33 @@ def result_tables(solution: GridState) -> dict[str, DataFrame]:
         bus, which has the angle of the case; currents are NaN without a base voltage.
     """
     solution = _from_reference(solution)
-    case = solution.case
-    buses = case.bus_id
-    intake = bus_intake(solution, solution.s_from, solution.s_to)
-    everywhere = np.arange(case.n_bus), np.ones(case.n_bus)
-    res_bus, res_shed = _of_buses(solution, intake, *everywhere, buses)
-    ends = {"from_bus": buses[case.f_bus], "to_bus": buses[case.t_bus]}
-    flows = branch_flows(
-        solution, solution.s_from, solution.s_to, np.arange(case.n_branch), "from", "to"
-    )
-    res_line = DataFrame(ends, index=case.branch_row).join(flows.set_index(case.branch_row))
-    rate = np.where(case.rate > 0, case.rate, np.inf)
-    load = np.maximum(np.abs(solution.s_from), np.abs(solution.s_to)) / rate
-    res_line["loading_percent"] = np.where(np.isfinite(rate), 100.0 * load, np.nan)
-    res_gen = generator_output(solution, np.arange(case.n_gen)).set_index(case.gen_row)
-    res_gen.insert(0, "bus", buses[case.gen_bus])
-    return {"res_bus": res_bus, "res_line": res_line, "res_gen": res_gen, "res_shed": res_shed}
-
-
-def _of_buses(
-    solution: GridState, intake: Complexes, at: Any, own: Floats, index: Any
-) -> tuple[DataFrame, DataFrame]:
-    """Return state and load shedding of some buses; ``own`` is 0 where another bus has theirs."""
-    base = solution.case.base_mva
-    state = {
-        "vm_pu": solution.vm[at],
-        "va_degree": np.rad2deg(solution.va[at]),
-        "p_mw": base * intake.real[at] * own,
-        "q_mvar": base * intake.imag[at] * own,
+    case, base = solution.case, solution.case.base_mva
+    intake = np.zeros(case.n_bus, dtype=np.complex128)
+    np.subtract.at(intake, case.f_bus, solution.s_from)
+    np.subtract.at(intake, case.t_bus, solution.s_to)
+    state = _voltages(solution, slice(None)) | _powers(base * intake)
+    res_bus = DataFrame(state, index=case.bus_id)
+    shed = _powers(base * (solution.p_shed + 1j * solution.q_shed))
+    output = _powers(base * (solution.pg + 1j * solution.qg)) | _voltages(solution, case.gen_bus)
+    columns = ["bus", "p_mw", "q_mvar", "va_degree", "vm_pu"]
+    res_gen = DataFrame({"bus": case.bus_id[case.gen_bus]} | output, case.gen_row, columns)
+    return {
+        "res_bus": res_bus,
+        "res_line": _branch_flows(solution),
+        "res_gen": res_gen,
+        "res_shed": DataFrame(shed, index=case.bus_id),
     }
-    shed = {"p_mw": base * solution.p_shed[at] * own, "q_mvar": base * solution.q_shed[at] * own}
-    return DataFrame(state, index=index), DataFrame(shed, index=index)
+
+
+def _voltages(solution: GridState, bus: Any, of: str = "") -> dict[str, Floats]:
+    """Return the voltage columns of some buses, of an end of branches."""
+    angle = np.rad2deg(solution.va[bus])
+    return {f"vm_{of}pu": solution.vm[bus], f"va_{of}degree": angle}
+
+
+def _powers(power: Any, of: str = "") -> dict[str, Floats]:
+    """Return the columns of active and reactive power (MW, MVAr), of an end of branches."""
+    return {f"p_{of}mw": power.real, f"q_{of}mvar": power.imag}
 
 
 def _from_reference(solution: GridState) -> GridState:
@@ -84,53 +82,25 @@ def _from_reference(solution: GridState) -> GridState:
     return replace(solution, va=np.where(solution.vm > 0, solution.va + turn, solution.va))
 
 
-def bus_intake(solution: GridState, s_from: Complexes, s_to: Complexes) -> Complexes:
-    """Return every bus's inflow from its branches (p.u.)."""
-    intake = np.zeros(solution.case.n_bus, dtype=np.complex128)
-    np.subtract.at(intake, solution.case.f_bus, s_from)
-    np.subtract.at(intake, solution.case.t_bus, s_to)
-    return intake
-
-
-def branch_flows(
-    solution: GridState,
-    s_from: Complexes,
-    s_to: Complexes,
-    rows: NDArray[np.int64],
-    near: str,
-    far: str,
-) -> DataFrame:
-    """Return the flow columns of some branches, under pandapower's names for their ends."""
+def _branch_flows(solution: GridState) -> DataFrame:
+    """Return the flows of the branches, under pandapower's names for lines."""
     case, base = solution.case, solution.case.base_mva
-    f, t = case.f_bus[rows], case.t_bus[rows]
-    there, back = base * s_from[rows], base * s_to[rows]
+    there, back = base * solution.s_from, base * solution.s_to
+    ends = (("from_", there, case.f_bus), ("to_", back, case.t_bus))
     # a base voltage of 0 is not known: no currents
     kv = np.where(case.base_kv > 0, case.base_kv, np.nan) * np.sqrt(3.0)
-    vm = np.where(solution.vm > 0, solution.vm, np.nan)
-    ends, table = ((near, there, f), (far, back, t)), DataFrame(index=RangeIndex(len(rows)))
+    kv = kv * np.where(solution.vm > 0, solution.vm, np.nan)
+    rate = base * np.where((case.rate > 0) & np.isfinite(case.rate), case.rate, np.nan)
+    columns: Json = {f"{end}bus": case.bus_id[bus] for end, _, bus in ends}
     for end, flow, _ in ends:
-        table[f"p_{end}_mw"], table[f"q_{end}_mvar"] = flow.real, flow.imag
-    table["pl_mw"], table["ql_mvar"] = (there + back).real, (there + back).imag
-    for end, flow, bus in ends:
-        table[f"i_{end}_ka"] = np.abs(flow) / (vm * kv)[bus]
-    table["i_ka"] = np.maximum(table[f"i_{near}_ka"], table[f"i_{far}_ka"])
+        columns |= _powers(flow, end)
+    columns |= {"pl_mw": (there + back).real, "ql_mvar": (there + back).imag}
+    columns |= {f"i_{end}ka": np.abs(flow) / kv[bus] for end, flow, bus in ends}
+    columns["i_ka"] = np.maximum(columns["i_from_ka"], columns["i_to_ka"])
     for end, _, bus in ends:
-        table[f"vm_{end}_pu"] = solution.vm[bus]
-        table[f"va_{end}_degree"] = np.rad2deg(solution.va[bus])
-    return table
-
-
-def generator_output(solution: GridState, rows: NDArray[np.int64]) -> DataFrame:
-    """Return output and voltage of some generators."""
-    base, bus = solution.case.base_mva, solution.case.gen_bus[rows]
-    return DataFrame(
-        {
-            "p_mw": base * solution.pg[rows],
-            "q_mvar": base * solution.qg[rows],
-            "va_degree": np.rad2deg(solution.va[bus]),
-            "vm_pu": solution.vm[bus],
-        }
-    )
+        columns |= _voltages(solution, bus, end)
+    load = 100.0 * np.maximum(np.abs(there), np.abs(back)) / rate
+    return DataFrame(columns | {"loading_percent": load}, index=case.branch_row)
 
 
 SMALLEST_MVA = 1e-9
@@ -152,9 +122,8 @@ def to_pandapower(solution: GridState, net: Any = None) -> Any:
         With the dispatch as set points (``gen.p_mw``, ``vm_pu``, dispatchable ``sgen``), one
         static generator per bus whose served demand differs from the net's loads (``name``
         "gridpriv: load shedding"; for shed demand and for a load scale), outages out of service,
-        and the result tables ``res_bus``, ``res_line``, ``res_trafo``, ``res_trafo3w``,
-        ``res_gen``, ``res_ext_grid`` and ``res_shed``. ``pandapower.runpp`` then gives the AC
-        power flow of the dispatch.
+        the load shedding ``res_shed``, and the results of pandapower's own AC power flow of the
+        dispatch; these are empty where that does not converge.
 
     Raises
     ------
@@ -172,7 +141,8 @@ def to_pandapower(solution: GridState, net: Any = None) -> Any:
         _take_out(filled, link, solution.case)
     _set_points(filled, link, solution)
     _not_served(filled, link, solution, net_demand)
-    _fill_results(filled, link, solution)
+    _run_power_flow(filled)
+    filled["res_shed"] = _shed_table(link, solution)
     return filled
 
 
@@ -315,64 +285,22 @@ def _net_buses(link: PandapowerLink) -> dict[int, int]:
     return {link.bus[bus]: bus for bus in sorted(link.bus, reverse=True)}
 
 
-def _fill_results(net: Any, link: PandapowerLink, solution: GridState) -> None:
-    case, base = solution.case, solution.case.base_mva
-    rows = np.array(_rows(case.branch_row, link.branch), dtype=np.int64) - 1
-    w = solution.vm**2
-    s_from = solution.s_from + w[case.f_bus] * np.conj(link.shunts[0, rows])
-    s_to = solution.s_to + w[case.t_bus] * np.conj(link.shunts[1, rows])
-    elements = [link.branch[row] for row in rows]
-    intake = bus_intake(solution, s_from, s_to)
-    representative = set(_net_buses(link).values())
-    at = {bus: case.index_of[number] for bus, number in link.bus.items() if number in case.index_of}
-    index = [int(bus) for bus in net.bus.index if int(bus) in at]
-    where = [at[bus] for bus in index]
-    own = np.array([bus in representative for bus in index], dtype=float)
-    state, net["res_shed"] = _of_buses(solution, intake, where, own, index)
-    net["res_bus"] = state.reindex(net.bus.index)
-    for table, near, far in (("line", "from", "to"), ("trafo", "hv", "lv")):
-        positions = np.array(
-            [k for k, e in enumerate(elements) if e.table == table], dtype=np.int64
+def _run_power_flow(net: Any) -> None:
+    """Fill the result tables of a net by pandapower's AC power flow, if it converges."""
+    from pandapower import LoadflowNotConverged, runpp
+
+    with suppress(LoadflowNotConverged):
+        runpp(
+            net, init="dc", calculate_voltage_angles=True, tolerance_mva=SMALLEST_MVA, numba=False
         )
-        flows = branch_flows(solution, s_from, s_to, positions, near, far)
-        flows.index = [elements[k].index for k in positions]
-        net[f"res_{table}"] = _loading(net[table], flows, table).reindex(net[table].index)
-    _fill_trafo3w(net, elements, s_from, s_to, base)
-    for table in ("gen", "ext_grid"):
-        mine_gens, gen_index = _gen_rows(link, case, table)
-        positions = np.array(mine_gens, dtype=np.int64)
-        values = generator_output(solution, positions).set_index([gen_index])
-        columns = ["p_mw", "q_mvar"] if table == "ext_grid" else list(values)
-        net[f"res_{table}"] = values[columns].reindex(net[table].index)
 
 
-def _loading(table: DataFrame, flows: DataFrame, kind: str) -> DataFrame:
-    """Add pandapower's loading: current over rating, of the worse end."""
-    rows = table.loc[flows.index]
-    if kind == "line":
-        rating = rows["max_i_ka"] * rows["df"] * rows["parallel"]
-        flows["loading_percent"] = 100.0 * flows["i_ka"] / rating
-        return flows
-    flows = flows.drop(columns="i_ka")
-    power = np.sqrt(3.0) * np.maximum(
-        flows["i_hv_ka"] * rows["vn_hv_kv"], flows["i_lv_ka"] * rows["vn_lv_kv"]
-    )
-    flows["loading_percent"] = 100.0 * power / (rows["sn_mva"] * rows["df"] * rows["parallel"])
-    return flows
-
-
-def _fill_trafo3w(
-    net: Any, elements: list[Any], s_from: Complexes, s_to: Complexes, base: float
-) -> None:
-    if len(net.trafo3w) == 0:
-        return
-    values = DataFrame(index=net.trafo3w.index)
-    for side in ("hv", "mv", "lv"):
-        positions = [k for k, e in enumerate(elements) if e.table == "trafo3w" and e.side == side]
-        flow = (s_from if side == "hv" else s_to)[positions] * base
-        index = [elements[k].index for k in positions]
-        values.loc[index, f"p_{side}_mw"] = flow.real
-        values.loc[index, f"q_{side}_mvar"] = flow.imag
-    values["pl_mw"] = values[[f"p_{side}_mw" for side in ("hv", "mv", "lv")]].sum(axis=1)
-    values["ql_mvar"] = values[[f"q_{side}_mvar" for side in ("hv", "mv", "lv")]].sum(axis=1)
-    net["res_trafo3w"] = values
+def _shed_table(link: PandapowerLink, solution: GridState) -> DataFrame:
+    """Return the load shedding of the net's buses; of fused ones at the smallest."""
+    case, bus_at = solution.case, _net_buses(link)
+    number = [bus for bus in case.bus_id.tolist() if bus in bus_at]
+    at = [case.index_of[bus] for bus in number]
+    shed = case.base_mva * (solution.p_shed + 1j * solution.q_shed)[at]
+    table = DataFrame(_powers(shed), index=[bus_at[bus] for bus in number])
+    in_case = [bus for bus, number in link.bus.items() if number in case.index_of]
+    return table.reindex(sorted(in_case), fill_value=0.0)
