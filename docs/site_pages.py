@@ -145,6 +145,8 @@ def _leaves(parser: Parser, words: str, said: str) -> Iterator[tuple[str, Parser
 def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
     for group in parser._action_groups:
         actions = [a for a in group._group_actions if a.help is not argparse.SUPPRESS]
+        if group.description and not group._group_actions:  # flags of another command
+            yield f"{_cell(group.description)}\n"
         if not actions or [a.dest for a in actions] == ["help"]:
             continue
         if group.title not in ("positional arguments", "options"):

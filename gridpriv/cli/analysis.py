@@ -45,6 +45,7 @@ def _add_arguments(parser: argparse.ArgumentParser, kind: type[FlowBased | Secur
     flags.add_case_arguments(parser)
     flags.add_zone_arguments(parser)
     flags.add_settings(parser, Settings, PRESETS, without=OF_A_SERIES)
+    flags.refer(parser, "run")
     flags.add_flags(parser, kind)
 
 

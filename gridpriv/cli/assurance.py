@@ -45,6 +45,7 @@ def _add_run(parser: argparse.ArgumentParser, *hidden: str) -> None:
     flags.flag(parser, "case", "CASE")
     flags.add_zone_arguments(parser)
     flags.add_settings(parser, Settings, PRESETS, ("temporal_basis", "stream"), hidden=hidden)
+    flags.refer(parser, "run")
 
 
 def _studied(args: argparse.Namespace) -> tuple[Case, gridpriv.Zoning, Settings]:

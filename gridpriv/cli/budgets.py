@@ -46,7 +46,7 @@ class Releases(Part):
         "mechanism",
         "laplace",
         choices=("laplace", "gaussian", "knorm"),
-        help="noise mechanism; totals of K-norm noise equal those of Laplace noise",
+        help="noise mechanism",
     )
     calibration: Calibration = choice(
         "analytic",
@@ -178,12 +178,13 @@ def add_ledger(parser: argparse.ArgumentParser) -> None:
         for name in ACTIONS
         for summary in [flags.help_of(parser, name)]
     )
+    flags.add_zone_arguments(grant)
+    flags.refer(grant, "zones")
     for action in (grant, show, export, verify):
         flags.flag(action, "file", "FILE")
         flags.flag(action, "--key", "FILE")
     flags.flag(grant, "--case", "CASE", required=True)
     flags.flag(grant, "--demand", "FILE.csv")
-    flags.add_zone_arguments(grant)
     flags.flag(grant, "--total", "E[,D]", required=True)
     flags.add_flags(grant, Adjacency)
     flags.flag(grant, "--owner", "ZONE", action="append")

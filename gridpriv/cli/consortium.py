@@ -30,11 +30,12 @@ def add_consortium(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``consortium``."""
     parser.usage = "%(prog)s CASE --out DIR [options]\n       %(prog)s verify FOLDERS"
     flags.add_case_arguments(parser)
+    flags.add_zone_arguments(parser)
+    flags.add_settings(parser, Settings, PRESETS, NOT_AGREED)
+    flags.refer(parser, "run")
     flags.flag(parser, "folders", "FOLDER", nargs="*")
     flags.flag(parser, "--run", "NAME", default="1")
     flags.flag(parser, "--address", "HOST:PORT", default="127.0.0.1:50051")
-    flags.add_zone_arguments(parser)
-    flags.add_settings(parser, Settings, PRESETS, NOT_AGREED)
     flags.add_output(parser, "DIR")
 
 

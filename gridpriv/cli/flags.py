@@ -149,15 +149,37 @@ def add_flags(
         group = parser.add_argument_group(title.lower(), part.__doc__)
         for name in flagged:
             item, option = current[name], f"--{name.replace('_', '-')}"
-            described = item.described(standard[name]).replace("%", "%%")
+            several = axis and not item.repeated
+            own = f"{parser.prog.removeprefix('gridpriv ')} {option}" in help_texts()
+            value = item.metavar if own else item.placeholder()
+            value = f"{item.metavar},..." if several else value
+            described = item.described(standard[name], value).replace("%", "%%")
             flag(
                 group,
                 option,
-                f"{item.metavar},..." if axis and not item.repeated else item.metavar,
+                value,
                 str if axis else item.read,
                 action="append" if axis or item.repeated else "store",
                 help=argparse.SUPPRESS if name in hidden else help_of(parser, option, described),
             )
+
+
+def refer(parser: argparse.ArgumentParser, command: str) -> None:
+    """Name the flags so far in one group, and leave their help to the command that explains them.
+
+    Flags with a text of their own in ``help.txt`` keep it.
+    """
+    own, named = parser.prog.removeprefix("gridpriv "), []
+    for action in parser._actions[1:]:  # after --help
+        option = next(iter(action.option_strings), "")
+        if option and action.help != argparse.SUPPRESS and f"{own} {option}" not in help_texts():
+            action.help = argparse.SUPPRESS
+            named.append(option)
+    for group in parser._action_groups:
+        if all(action.help == argparse.SUPPRESS for action in group._group_actions):
+            group.description = None
+    text = f"'gridpriv {command} --help' explains {', '.join(named)}."
+    parser.add_argument_group(f"as in gridpriv {command}", text)
 
 
 def given_settings(args: argparse.Namespace, kind: type[Part]) -> Json:
@@ -229,7 +251,9 @@ def command_again(args: argparse.Namespace, settings: gridpriv.Settings) -> str:
     if args.reference is not None:
         words.append("--reference" if args.reference else "--no-reference")
     current = settings_of(type(settings))
-    files = {name: getattr(settings, name) for name in current if current[name].metavar == "FILE"}
+    files = {
+        name: getattr(settings, name) for name in current if current[name].metavar[:4] == "FILE"
+    }
     full: Json = {name: _full(path) for name, path in files.items() if path is not None}
     budget = () if settings.noise_budget in NO_BUDGET else ("budget",)
     schedule = settings.as_dict()["noise_schedule"] or settings.noise_schedule
@@ -508,6 +532,9 @@ class Help(argparse.HelpFormatter):
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return textwrap.indent("\n".join(self._split_lines(text, width - len(indent))), indent)
 
 
 def _needed(action: argparse.Action) -> str:

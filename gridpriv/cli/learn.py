@@ -76,8 +76,9 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare_arguments(parser: argparse.ArgumentParser) -> None:
-    _source_arguments(parser, nargs="?")
     flags.add_settings(parser, LearnSettings, sorted(PRESETS), SET_BY_COMPARISON)
+    flags.refer(parser, "learn run")
+    _source_arguments(parser, nargs="?")
     flags.flag(parser, "--study", "FILE")
     flags.flag(parser, "--algorithms", "A,B")
     flags.flag(parser, "--method", "METHOD", action="append")
@@ -358,9 +359,10 @@ def _print_predictions(document: Json, model: TrainedModel) -> None:
 
 def _forecast_arguments(parser: argparse.ArgumentParser) -> None:
     flags.flag(parser, "case", "CASE")
+    flags.add_zone_arguments(parser)
+    flags.refer(parser, "zones")
     flags.flag(parser, "--history", "FILE.csv", required=True)
     flags.flag(parser, "--weather", "FILE.csv")
-    flags.add_zone_arguments(parser)
     flags.add_flags(parser, Forecasting)
     flags.add_ledger_arguments(parser)
     flags.add_output(parser, "F.csv")

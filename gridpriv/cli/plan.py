@@ -33,7 +33,7 @@ WIDE = 39
 
 @dataclass(frozen=True, kw_only=True)
 class Scenarios(Part):
-    """Planned protection (its defaults differ from those of gridpriv run) and demand scenarios."""
+    """Protected change, budget and scenarios (defaults differ from those of gridpriv run)."""
 
     beta: Beta = changed(Adjacency, "beta", Beta(10.0, "MW"))
     total: float = number(1.0, "total epsilon (pure DP)", positive)
@@ -56,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     flags.flag(parser, "case", "CASE")
     flags.add_zone_arguments(parser)
+    flags.refer(parser, "zones")
     for name, default in AXES.items():
         flags.flag(parser, f"--{name}", "A,B,...", default=default)
     flags.add_flags(parser, Scenarios)

@@ -66,7 +66,7 @@ def _pure(name: str, value: object) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Publishing(Part):
-    """Release of a case's demand."""
+    """Release of a case's demand (defaults differ from those of gridpriv run)."""
 
     beta: Beta = changed(Adjacency, "beta", Beta(10.0, "MW"))
     total: float = number(1.0, "total epsilon (pure DP)", _pure)
@@ -83,7 +83,7 @@ class Publishing(Part):
         None,
         MECHANISMS,
         "noise mechanism",
-        unset="knorm or laplace, whichever has the smaller expected error; knorm for --series",
+        unset="knorm or laplace, the one of smaller expected error; knorm with --series",
     )
     noise: Noise = changed(Privacy, "noise", "simulated")
     seed: int | None = changed(ReleaseSchedule, "seed", None)
@@ -91,14 +91,13 @@ class Publishing(Part):
     fidelity: str | None = choice(
         None,
         ("cost",),
-        "cost (the only choice): use 30 % of the total epsilon to release demand valued at public "
-        "prices ($/h) too, so that the optimal cost of the published case is near the true one",
+        "cost (the only choice): use 30 % of the total epsilon to release also the sum over buses "
+        "of demand times a public price, so that the optimal cost is near the true one",
         unset="none",
     )
     scenarios: int = count(
         0,
-        "also write N demand scenarios sampled from what is known after the release, at no further "
-        "epsilon",
+        "also write N demand scenarios sampled from release and public data, at no further epsilon",
         least=0,
     )
 

@@ -214,7 +214,9 @@ class Rounds(Part):
     """Rounds, local updates, step size and penalty of ADMM."""
 
     rounds: int = count(
-        20, "maximum number T of ADMM rounds; rounds on the AC equations end by themselves"
+        20,
+        "maximum number of rounds on the SOC relaxation: with --planning soc, or if AC rounds (at "
+        "most 200) do not converge",
     )
     local_updates: int = count(1, "local updates per round")
     step: Step = choice("nonsmooth", get_args(Step), "step-size rule of the linearized update")

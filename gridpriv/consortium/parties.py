@@ -221,7 +221,7 @@ class ZoneParty(Party):
         unit="s",
     )
     ledger: str | None = words(None, "its ledger, charged before every draw", "FILE", unset="none")
-    ledger_key: str | None = words(None, "the ledger's key", "FILE", unset="LEDGER.key")
+    ledger_key: str | None = words(None, "the ledger's key", "FILE", unset="its name and .key")
     seed: int | None = count(
         None, "seed of its simulated noise", least=0, unset="drawn, and kept in its state"
     )

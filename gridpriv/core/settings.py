@@ -25,6 +25,8 @@ from gridpriv.core.text import Json
 
 Validator = Callable[[str, Any], Any]
 PartType = TypeVar("PartType", bound="type[Part]")
+LONGEST = 50
+"""Characters of a list of choices that takes the place of a flag's value."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,15 @@ class Setting:
             check_choice(name, value, self.choices)
         return self.validate(name, value)
 
-    def described(self, default: Any) -> str:
-        """Return the help with choices, unit and default."""
-        several = len(self.choices or ()) > 1  # the help of a single choice begins with it
-        choices = f": {' | '.join(self.choices or ())}" if several else ""
+    def placeholder(self) -> str:
+        """Return the value in the help of a flag: its choices if they are short."""
+        listed = f"{{{','.join(self.choices)}}}"
+        return listed if len(self.choices) > 1 and len(listed) <= LONGEST else self.metavar
+
+    def described(self, default: Any, listed: str = "") -> str:
+        """Return the help with choices (unless ``listed`` has them), unit and default."""
+        several = len(self.choices) > 1 and not listed.startswith("{")  # one choice: help has it
+        choices = f": {' | '.join(self.choices)}" if several else ""
         unit = f", {self.unit}" if self.unit else ""
         value = self.unset if default in (None, ()) else written(default)
         value = shortest(value) if isinstance(value, float) else value

@@ -211,16 +211,16 @@ class Service(Part):
     voll: float = number(VOLL, "value of lost load", positive, unit="$/MWh")
     balancing_price: float = number(
         BALANCING_PRICE,
-        "price of a zone's deviation from its scheduled interchange, in its redispatch and in the "
-        "printed payment for balancing power",
+        "price of a zone's deviation from its scheduled interchange, in its redispatch and for the "
+        "printed value of balancing power",
         positive,
         unit="$/MWh",
     )
     hold: str | None = choice(
         None,
         HOLDS,
-        "interchange (the only choice): set generation aside to keep it as scheduled; the run "
-        "states the probability of a shortfall",
+        "interchange (the only choice): reserve generation to keep it as scheduled; the run states "
+        "the probability of a shortfall",
         unset="none: a zone deviates where its generation or a branch is at a limit",
     )
 

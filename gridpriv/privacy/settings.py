@@ -326,37 +326,36 @@ class Privacy(Part):
         "demand",
         PERTURBED,
         "noisy quantity: demand that zones release, or (published methods) objective or output of "
-        "each local update",
+        "every local update",
     )
     sensitivity: SensitivityBound = choice(
         "proven",
         get_args(SensitivityBound),
-        "sensitivity that sets the noise scale: proven, or as published with the algorithm",
+        "sensitivity bound that sets the noise scale: proven, or as published with the algorithm",
     )
     budget: Budget = notation(
         Budget("total", 5.0),
         parse_budget,
         "BUDGET",
-        "privacy budget of all releases, total:E[,D], or of each, per-release:E[,D]: epsilon E "
-        "(smaller: more protection, more noise) and delta D; a total without D is pure (not with "
-        "Gaussian noise)",
+        "total:E[,D] for all releases together, or per-release:E[,D]; a smaller epsilon E means "
+        "more privacy and more noise; without delta D a total is pure DP (Gaussian noise needs D)",
     )
     delta: float = number(
         1e-5,
-        "delta of the printed epsilon of one Gaussian release; with --budget per-release:E also of "
-        "its noise",
+        "for Gaussian noise: delta at which the epsilon of one release is stated, and set by "
+        "--budget per-release:E",
         check_delta,
     )
     target_delta: float = number(
         1e-5,
-        "delta of the reported total epsilon (a pure total is reported too)",
+        "delta at which total epsilons are stated, besides pure totals",
         check_delta,
     )
     noise: Noise = choice(
         "simulated",
         get_args(Noise),
-        "source of randomness: simulated (repeatable, no protection) or secure (system "
-        "entropy; not for staircase noise and plugin mechanisms)",
+        "source of the noise: simulated (repeatable, no privacy), or secure (entropy of the "
+        "operating system; not for staircase noise and plugins)",
     )
 
     @property

@@ -79,8 +79,8 @@ class Adjacency(Part):
         Beta(1.0, "MW"),
         parse_beta,
         "BETA",
-        "protected change of one bus's demand (adjacency distance), such as 10MW; without a unit "
-        "it is per unit of the case's base",
+        "protected change of one bus's demand, such as 10MW; without a unit it is per unit of the "
+        "case's base",
     )
     protects: Protects = choice(
         "p+q", PROTECTS, "protected demand of a bus: active, reactive or both"
@@ -140,15 +140,15 @@ class ReleaseSchedule(Part):
     )
     public_demand: str | None = words(
         None,
-        "public prior: expected demand of every bus (bus,pd_mw,qd_mvar)",
-        "FILE",
+        "public prior: expected demand of every bus (bus,pd_mw,qd_mvar), or a forecast of gridpriv "
+        "learn forecast; STEP: one step of it, else the mean of all",
+        "FILE[@STEP]",
         unset="estimated from generation capacity",
     )
     stream: str | None = words(
         None,
-        "length of a window, such as 48h, day or year: the budget holds for every window of this "
-        "length; a zone releases the mean of its total demand over blocks of a few hours; needs "
-        "--series",
+        "with --series: the budget holds for every window of this length, such as 48h, day or year "
+        "(w-event privacy); zones release means of their totals over blocks of hours",
         "WINDOW",
         parse_window,
         unset="none",
@@ -156,14 +156,14 @@ class ReleaseSchedule(Part):
     temporal_basis: str = choice(
         AUTO,
         (AUTO, PER_STEP, *map(str, range(MOST_COEFFICIENTS + 1))),
-        "release of a series: the mean over time (as --release says) and this number of cosine "
-        "(DCT) coefficients of a zone's total; auto: the number of least expected error; "
-        "per-step: a release of every step instead",
+        "number of cosine (DCT) coefficients of the zone total that a series releases besides its "
+        "mean; auto: that of least expected error; per-step: release every step instead",
     )
     noise_schedule: NoiseSchedule | None = choice(
         None,
         get_args(NoiseSchedule),
-        "when noise on demand is drawn; noise on objective or output: always every update",
+        "draw noise on demand once, every round or every update (noise on objective or output: "
+        "always every update)",
         unset="once",
     )
     seed: int | None = count(None, "seed of simulated noise", least=0, unset="drawn and recorded")
@@ -198,15 +198,15 @@ class Grid(Scenario):
     )
     imbalance_weight: float | None = number(
         None,
-        "cost of 1 p.u.^2 of imbalance (active and reactive), relative to 1 p.u. of generation at "
-        "the mean marginal cost (objective losses: to 1 p.u. of losses)",
+        "weight of the squared imbalance (active and reactive, p.u.) with --planning soc, relative "
+        "to the cost of 1 p.u. of generation (objective losses: to 1 p.u. of losses)",
         positive,
-        unset="1e4 at a base of 100 MVA, in proportion to it",
+        unset="100 times the base in MVA",
     )
     coordination: Coordination = choice(
         "rounds",
         get_args(Coordination),
-        "schedule: in rounds among zones, or in one central optimization of released demand",
+        "schedule from rounds among zones, or from one central optimization of released demand",
     )
     planning: Planning | None = choice(
         None,
@@ -234,19 +234,18 @@ class Grid(Scenario):
     acceleration: Acceleration | None = choice(
         None,
         get_args(Acceleration),
-        "acceleration of rounds with planning soc: Newton steps of all zones together, or "
-        "Anderson's method; both need update exact, penalty auto, start warm and noise drawn at "
-        "most once",
-        unset="newton; anderson if consensus, solver or solver-tolerance is not the default; none "
-        "without these conditions",
+        "acceleration with --planning soc: Newton steps of all zones together, or Anderson's "
+        "method; both need update exact, penalty auto, start warm and noise drawn at most once",
+        unset="newton; anderson with another consensus, solver or solver-tolerance than their "
+        "defaults; none if a need is not met",
     )
     convexity: float = number(
         1.0, "strong-convexity modulus alpha that the step rule strongly-convex assumes", positive
     )
     tolerance: float | None = number(
         None,
-        "rounds on the relaxation stop when every coupling variable agrees within X p.u. (dual "
-        "residuals: 10 X); 0: all rounds",
+        "rounds on the relaxation stop at this consensus residual of every coupling variable, p.u. "
+        "(dual residual: 10 X); 0: run all rounds",
         not_negative,
         unset=f"{DEFAULT_TOLERANCE:g} with update exact, penalty auto, start warm, "
         "solver-tolerance matched and noise drawn at most once, else 0",
@@ -257,8 +256,8 @@ class Grid(Scenario):
     solver_tolerance: SolverTolerance = choice(
         "matched",
         get_args(SolverTolerance),
-        "tolerance of Clarabel: 1e-8 (tight), or looser while the consensus residual is large "
-        f"(matched; as tight up to {FEW_ZONES} zones and with noise on objective or output)",
+        "tolerance of Clarabel; tight: 1e-8; matched: looser while the consensus residual is "
+        f"large, if there are over {FEW_ZONES} zones and no noise on objective or output",
     )
 
 
@@ -566,8 +565,8 @@ def check_view_of(view: str, zones: Collection[str], perturbed: str) -> None:
 VIEW = partial(
     words,
     SHARED,
-    "demand: shared (as released) | local (true) | zone:NAME (true in this zone, as released "
-    "in the others)",
+    "demand: shared (released demand of all zones) | local (true demand of all zones) | zone:NAME "
+    "(true demand of this zone, released demand of the others)",
     "VIEW",
     check_view,
 )
@@ -575,7 +574,11 @@ VIEW = partial(
 
 @dataclass(frozen=True, kw_only=True)
 class FlowBased(Part):
-    """The demand (true or released) to analyse with, and the power-flow model of the PTDFs."""
+    """Demand and power flow of the PTDFs.
+
+    A zone's net position changes by its generators, in proportion to capacity (GSK). Margins are
+    ratings less flows, without a reliability margin (FRM).
+    """
 
     view: str = VIEW()
     ptdf: FlowModel = choice(
@@ -590,10 +593,16 @@ class FlowBased(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Security(Part):
-    """Outages, the demand (true or released) to analyse them with, and ratings after them."""
+    """Outages, and the demand and ratings to analyse them with.
+
+    All generators of an island take up lost generation in proportion to their headroom.
+    """
 
     contingencies: str = words(
-        "all", "outages: branches | generators | all | FILE.csv with columns name,outage", "LIST"
+        "all",
+        "single outages: branches | generators | all; or FILE.csv with columns name,outage "
+        "(gen:N or branch:N): rows of one name are out together",
+        "LIST",
     )
     view: str = VIEW()
     rating: Rating = choice(

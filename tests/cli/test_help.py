@@ -122,7 +122,8 @@ def test_examples_of_the_help_parse(name: str) -> None:
         words = shlex.split(line)[1:]
         args = _parser(words[0]).read(words)
         hidden = [a for a in args.parser._actions if a.help is argparse.SUPPRESS]
-        assert not {flag for a in hidden for flag in a.option_strings} & set(words), line
+        flags = {flag for a in hidden for flag in a.option_strings} & set(words)
+        assert not flags - referred(args.parser), line
         if words[0] in ("run", "audit", "attack", "consortium"):
             gridpriv.make_settings(args.preset, **given_settings(args, gridpriv.Settings))
         if name in ("learn run", "learn grant"):
@@ -138,6 +139,37 @@ def test_every_text_of_the_help_is_of_a_command_or_an_argument() -> None:
             option = action.option_strings[0] if action.option_strings else action.dest
             names |= {option, f"{name} {option}"}
     assert set(help_texts()) <= names
+
+
+def referred(parser: argparse.ArgumentParser) -> set[str]:
+    """Return the flags that the help of a command leaves to another command."""
+    text = parser.format_help().partition("\nas in gridpriv ")[2].partition("\n\n")[0]
+    return set(re.findall(r"--[a-z-]+", text)) - {"--help"}
+
+
+@pytest.mark.parametrize("parser", [parser for _, parser in EVERY], ids=[name for name, _ in EVERY])
+def test_a_flag_is_explained_once_and_named_where_another_command_explains_it(parser) -> None:
+    help_text = parser.format_help()
+    other = re.search(r"\nas in gridpriv (.*):\n", help_text)
+    if other is None:
+        return
+    explained = {
+        flag: action.help
+        for action in dict(EVERY)[other[1]]._actions
+        for flag in action.option_strings
+        if action.help is not argparse.SUPPRESS
+    }
+    flags = referred(parser)
+    assert flags and flags <= set(explained)
+    own = {flag for a in parser._actions for flag in a.option_strings}
+    assert flags <= own
+    assert not [flag for flag in flags if re.search(rf"\n  {flag} ", help_text)]
+
+
+def test_the_help_of_all_commands_is_short() -> None:
+    words = {name: len(parser.format_help().split()) for name, parser in EVERY}
+    assert sum(words.values()) < 9_000
+    assert max(words, key=lambda name: words[name]) == "run"
 
 
 def _said() -> list[tuple[str, str]]:
@@ -239,7 +271,7 @@ def test_help_of_a_command_imports_nothing_slow() -> None:
 def test_every_command_solves_with_the_same_and_its_help_says_with_what() -> None:
     parsers = dict(EVERY)
     used = gridpriv.Settings().solver
-    for name in ("run", "audit", "attack", "relax", "compare", "plan"):
+    for name in ("run", "relax", "plan"):
         help_text = " ".join(parsers[name].format_help().split()).partition("--solver NAME")[2][:90]
         assert f"(default: {used})" in help_text, name
     assert {task.settings.solver for task in make_plan(["case14"]).tasks()} == {used}

@@ -60,7 +60,7 @@ def test_a_field_is_keyword_flag_help_json_and_documentation():
     add_settings(parser, Plant, ["big"])
     reason = " ".join(parser.format_help().split())
     assert "--size WxH its size, WxH (default: 3x4)" in reason
-    assert "--fluid NAME what it holds: water | oil (default: oil)" in reason
+    assert "--fluid {water,oil} what it holds (default: oil)" in reason
     assert "--hot X temperature, K (default: that of the room)" in reason
     assert "temperature, K (default: that of the room)" in Plant.__doc__
     given = json.loads(json.dumps(Plant(hot=3.5).as_given()))
