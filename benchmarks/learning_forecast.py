@@ -2,6 +2,7 @@
 
     python benchmarks/learning_forecast.py errors case118 [--seeds 3]
     python benchmarks/learning_forecast.py cost case39 --load-scale 0.7 [--seeds 3]
+    python benchmarks/learning_forecast.py bands case118 [--seeds 30]
 
 Demand is made from simbench (``pip install simbench``): every bus of the case follows one of the
 five profiles of 1-HV-mixed, drawn by seed 0, in hours from 7 March 2016. Four weeks are the
@@ -15,44 +16,69 @@ protected.
 ``cost`` runs the hour from 18:00 of each day with three settings and the same demand: a forecast of
 total epsilon 0.3 without a release (only the training is charged); the prior from capacity with a
 fifth of 0.3 per day (the same total over the five days); and that prior with 0.3 per day.
+
+``bands`` prints the share of the demand of zones in five days that is within the central bands of
+50, 80, 90 and 95 %, after histories of 3, 7, 14 and 28 days from windows of the year drawn by seed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import subprocess
 import sys
 import tempfile
 import warnings
+from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtri
 
 from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case, shipped_zoning
-from gridpriv.learning.forecast import calendar, mape, pinball_loss, recency
+from gridpriv.learning.forecast import (
+    History,
+    calendar,
+    correlated_steps,
+    forecast_demand,
+    mape,
+    pinball_loss,
+    recency,
+)
 
 NET, FIRST, WEEKS, DAYS, HOUR = "1-HV-mixed--0-sw", "2016-03-07", 4, 5, 18
 TRAINED, TOTAL = WEEKS * 7 * 24, 0.3
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
-def demand_of(case: Case, scale: float) -> tuple[np.ndarray, list[str]]:
+def demand_of(
+    case: Case, scale: float, first: str = FIRST, steps: int = TRAINED + DAYS * 24, seed: int = 0
+) -> tuple[np.ndarray, list[str]]:
     """Return the factor on the demand of every bus (steps, buses), and the names of the hours."""
+    table = profiles()
+    table = table[table.index >= first][:steps]
+    shapes = table.to_numpy(float)
+    shapes /= shapes.mean(axis=0)
+    drawn = np.random.default_rng(seed).integers(0, shapes.shape[1], case.n_bus)
+    hours = pd.date_range(first, periods=len(shapes), freq="h")
+    return scale * shapes[:, drawn], [hour.isoformat() for hour in hours]
+
+
+@cache
+def profiles() -> pd.DataFrame:
+    """Return the active demand of every profile in every hour of the year."""
     import simbench
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         table = simbench.get_simbench_net(NET).profiles["load"]
     times = pd.to_datetime(table["time"], format="%d.%m.%Y %H:%M")
-    table = table[(times >= FIRST) & (times.dt.minute == 0)][: TRAINED + DAYS * 24]
-    shapes = table[[name for name in table if name.endswith("_pload")]].to_numpy(float)
-    shapes /= shapes.mean(axis=0)
-    drawn = np.random.default_rng(0).integers(0, shapes.shape[1], case.n_bus)
-    steps = pd.date_range(FIRST, periods=len(shapes), freq="h")
-    return scale * shapes[:, drawn], [step.isoformat() for step in steps]
+    named = [name for name in table if name.endswith("_pload")]
+    return table.set_index(times)[named][(times.dt.minute == 0).to_numpy()]
 
 
 def write_history(case: Case, factor: np.ndarray, times: list[str], path: Path) -> None:
@@ -139,6 +165,35 @@ def errors(name: str, scale: float, seeds: int) -> None:
         )
 
 
+def bands(name: str, scale: float, seeds: int) -> None:
+    """Print the share of demand within bands."""
+    case, ahead = load_case(name), DAYS * 24
+    zoning = shipped_zoning(case)
+    last = len(profiles()) // 24 - 28 - DAYS - 1
+    for days, total in product((3, 7, 14, 28), (math.inf, 1.0, 0.2)):
+        inside, steps = [], days * 24
+        for seed in range(seeds):
+            day = np.random.default_rng((1, seed)).integers(last)
+            first = (pd.Timestamp("2016-01-01") + pd.Timedelta(days=day)).isoformat()
+            factor, times = demand_of(case, scale, first, steps + ahead, seed)
+            p, q = (case.base_mva * each * factor for each in (case.pd, case.qd))
+            features, past = calendar(times), times[:steps]
+            predicted = forecast_demand(
+                [History(str(k), p[:steps, m], q[:steps, m]) for k, m in enumerate(zoning.members)],
+                features[:steps],
+                features[steps:],
+                recency(past),
+                epsilon=total,
+                beta=1.0,
+                correlated=correlated_steps(past),
+                seed=seed,
+            )
+            actual = np.array([p[steps:, members].sum(axis=1) for members in zoning.members])
+            error = np.abs(actual - predicted.zone_mean) / predicted.zone_spread
+            inside.append([(error < ndtri(0.5 + band / 200)).mean() for band in (50, 80, 90, 95)])
+        print(f"{days:3} days, total {total:4}", np.round(np.mean(inside, axis=0), 3), flush=True)
+
+
 def cost(name: str, scale: float, seeds: int) -> None:
     """Print the cost of privacy of every day, and the means."""
     case = load_case(name)
@@ -191,12 +246,14 @@ def cost_of_privacy(document: dict[str, object]) -> float:
 def main() -> None:
     """Run the action."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("action", choices=("errors", "cost"))
+    parser.add_argument("action", choices=("errors", "cost", "bands"))
     parser.add_argument("case")
     parser.add_argument("--load-scale", type=float, default=1.0)
     parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args()
-    {"errors": errors, "cost": cost}[args.action](args.case, args.load_scale, args.seeds)
+    {"errors": errors, "cost": cost, "bands": bands}[args.action](
+        args.case, args.load_scale, args.seeds
+    )
 
 
 if __name__ == "__main__":

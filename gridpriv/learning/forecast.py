@@ -36,6 +36,10 @@ f_k(t)^2 E_k plus E[r^2]. All three follow from the releases and the variances o
 - B is estimated by a difference of variances with a standard error (the square of Laplace noise
   has variance 5 v^2): the mean of a normal distribution about it, truncated to 0 to
   :data:`MOST_DIFFERENCE`^2, or to twice the estimate if that is more.
+- Least squares on T steps errs by the residual, too. Residuals within :data:`CORRELATED` hours, c
+  steps, count as one observation. The residual adds c sum_t w_t^2 phi_k(t)^2 E[r^2] to the variance
+  of c_k, and c sum_t w_t^2 E[r^2] to that of the level. The mean of r^2 over the history is E[r^2]
+  times 1 minus the sum of these factors (at least :data:`LEAST_LEFT`).
 - Released mean |r + coefficient errors| is sqrt(2/pi) sqrt(E[r^2] + u sum_k E_k), with Laplace
   noise. The ratio u of actual to expected error is a priori gamma distributed with mean 1, and the
   root of E[r^2] is log-uniform from :data:`LEAST_RESIDUAL` to :data:`MOST_RESIDUAL` of the level
@@ -88,6 +92,9 @@ GAUSSIAN_MEAN = math.sqrt(2.0 / math.pi)  # of |x| of a standard normal x
 LAPLACE_SQUARE = 5.0  # relative variance of the square of Laplace noise
 LEAST_RESIDUAL, MOST_RESIDUAL = 0.02 / GAUSSIAN_MEAN, 0.3  # relative to the level
 CERTAIN = 2.0  # scales of Laplace noise, which it exceeds with probability exp(-2) / 2
+CORRELATED, LEAST_LEFT = 6.0, 0.25
+"""Hours whose residuals count as one observation; least part of E[r^2] that is left in a history
+(docs/decisions/0071-forecast.md)."""
 MOST_SHAPE, MOST_DIFFERENCE = 0.2, 0.1
 """Largest scale of a coefficient of a shape, and of its difference between zones (relative to the
 level): the wave of a coefficient of 0.2 has an amplitude of 28 %."""
@@ -281,6 +288,7 @@ def forecast_demand(
     *,
     epsilon: float,
     beta: float,
+    correlated: float = 1.0,
     source: str = "simulated",
     seed: int = 0,
     charge: Charge = lambda *_: None,
@@ -300,6 +308,8 @@ def forecast_demand(
     beta : float
         Largest change of a bus's active and reactive demand in every step, in the unit of the
         histories.
+    correlated : float
+        Number of steps whose residuals count as one observation (:func:`correlated_steps`).
     source : {'simulated', 'secure'}
         Secure noise takes histories in per unit: zones' demand is clipped to 2^17.
     charge : callable, optional
@@ -326,26 +336,28 @@ def forecast_demand(
             noise.released(z, zone, "shape", features.T @ (weights * p), shape_distance)
         )
     levels = _levels(buses, zones)
-    sums = [level[0][0].sum() for level in levels]
-    size = np.maximum(np.array(sums), beta)
-    shape, shape_errors = _pooled(
+    sums = [means[0].sum() for means, _, _ in levels]
+    size = np.where(sums, sums, 1.0) if epsilon == math.inf else np.maximum(sums, beta)
+    shape, shape_errors, retention = _pooled(
         np.array([c for c, _ in products]) / size[:, None],
         np.array([variance for _, variance in products]) / size**2,
     )
     relative = np.maximum(1.0 + shape @ features_ahead.T, 0.0)
     fitted = np.maximum(1.0 + shape @ features.T, 0.0)
+    sampled = correlated * (weights**2 @ features**2), correlated * float(weights @ weights)
+    left = max(1.0 - float(sampled[0].sum()) - sampled[1], LEAST_LEFT)
     errors = []
     for z, history in enumerate(histories):
         coefficients = size[z] ** 2 * shape_errors[z]
         fitted_demand = np.clip(sums[z] * fitted[z], -most, most)
         gap = weights @ np.abs(history.p.sum(axis=1) - fitted_demand)
         released_gap, variance = noise.released(z, history.zone, "spread", np.array([gap]), beta)
-        noisy = (
-            len(buses[z][0]) * buses[z][1]
-        )  # of the sum of buses, to be compared with the zone's own release
-        level = noisy * zones[z][1] / max(noisy + zones[z][1], 1e-300)
-        residual, ratio = _residual(float(released_gap[0]), variance, level, coefficients, size[z])
-        errors.append(np.sqrt(level + residual + ratio * (features_ahead**2 @ coefficients)))
+        gap, level = float(released_gap[0]), levels[z][2]
+        residual, ratio = _residual(gap, variance, level, coefficients, abs(size[z]))
+        # of the coefficients, from noise and, kept in part, from the residual
+        drawn = ratio * coefficients + residual / left * retention[z] ** 2 * sampled[0]
+        fixed = level + residual / left * (1.0 + sampled[1])
+        errors.append(np.sqrt(fixed + features_ahead**2 @ drawn))
     return _assembled(levels, sums, relative, np.array(errors), noise.drawn, epsilon)
 
 
@@ -363,8 +375,10 @@ def _check_numbers(histories: Sequence[History], past: Floats, ahead: Floats) ->
 
 def _levels(
     buses: Sequence[tuple[Floats, float]], zones: Sequence[tuple[Floats, float]]
-) -> list[tuple[Floats, Floats]]:
-    """Return the means (2, n) of every zone's buses, and the variance of their errors (2, n).
+) -> list[tuple[Floats, Floats, float]]:
+    """Return the means (2, n) of every zone's buses, and the variances of their errors (2, n).
+
+    Last is the variance of the error of the zone's active demand.
 
     Active levels are posterior means, shifted so that a zone's sum is the best estimate from both
     of its releases; reactive levels have the zone's power factor.
@@ -382,7 +396,8 @@ def _levels(
         shift = variance * ((active - expected.sum()) / max(float(variance.sum()), 1e-300))
         own = np.maximum(expected + shift, 0.0) if noise > 0 else expected
         ratio = float(np.clip(total[1] / max(active, 1e-12), -1.0, 1.0))
-        levels.append((np.stack([own, ratio * own]), np.stack([variance, ratio**2 * variance])))
+        errors = np.stack([variance, ratio**2 * variance])
+        levels.append((np.stack([own, ratio * own]), errors, weight * zone_noise))
     return levels
 
 
@@ -408,16 +423,16 @@ def _posterior(noisy: Floats, variance: float) -> tuple[Floats, Floats]:
     return mean, np.maximum(posterior @ grid**2 - mean**2, 0.0)
 
 
-def _pooled(shapes: Floats, variances: Floats) -> tuple[Floats, Floats]:
+def _pooled(shapes: Floats, variances: Floats) -> tuple[Floats, Floats, Floats]:
     """Return every zone's shape (zones, K), shrunk to their mean, and its expected squared error.
 
-    The mean of shapes is shrunk to 0.
+    The mean of shapes is shrunk to 0. Last is the part of each zone's own shape that is kept.
 
     Shrinkage depends on these variances of the noise. The mean of each feature is shrunk separately
     (features are in the order of their typical weight in demand), all features of a zone together.
     """
     if not variances.any():
-        return shapes, np.zeros_like(shapes)
+        return shapes, np.zeros_like(shapes), np.ones(len(shapes))
     weights = 1.0 / np.maximum(variances, 1e-12)
     mean, error = weights @ shapes / weights.sum(), 1.0 / weights.sum()
     gaps = ((shapes - mean) ** 2).mean(axis=1)
@@ -431,7 +446,7 @@ def _pooled(shapes: Floats, variances: Floats) -> tuple[Floats, Floats]:
         spread = math.sqrt(LAPLACE_SQUARE / (count * (zones - 1))) * float(variances.mean())
         unseen = unseen + _between(between, spread)
     errors = (1 - kept) ** 2 * unseen + kept**2 * noise + 2 * kept * (1 - kept) * factor * error
-    return pooled, errors
+    return pooled, errors, retention
 
 
 def _risk(estimates: Floats, variance: float, factors: Floats) -> Floats:
@@ -487,7 +502,7 @@ def _residual(
 
 
 def _assembled(
-    levels: Sequence[tuple[Floats, Floats]],
+    levels: Sequence[tuple[Floats, Floats, float]],
     sums: Sequence[float],
     relative: Floats,
     errors: Floats,
@@ -496,7 +511,7 @@ def _assembled(
 ) -> Forecast:
     """Return the forecast of levels times shapes, with the errors of both."""
     means, spreads = [], []
-    for z, (level, variance) in enumerate(levels):
+    for z, (level, variance, _) in enumerate(levels):
         means.append(level[:, None, :] * relative[z][None, :, None])
         size = max(float(sums[z]), 1e-12)
         misfit = np.abs(level)[:, None, :] * (errors[z][:, None] / size)
@@ -589,6 +604,16 @@ def recency(times: Sequence[str]) -> Floats:
     days = _days(dates_and_times(times, "the history's steps"))
     weights = 0.5 ** ((days[-1] - days) / HALF_LIFE)
     return np.asarray(weights / weights.sum())
+
+
+def correlated_steps(times: Sequence[str]) -> float:
+    """Return the number of steps in :data:`CORRELATED` hours, at least 1."""
+    return max(1.0, CORRELATED / 24.0 / step_in_days(times))
+
+
+def step_in_days(times: Sequence[str]) -> float:
+    """Return the time between two steps."""
+    return float(_days(dates_and_times(times[:2], "the history's steps"))[1])
 
 
 def following(times: Sequence[str], count: int) -> list[str]:

@@ -159,12 +159,16 @@ class DemandForecast:
         return text
 
     def _tested(self) -> list[Json]:
-        """Return errors by zone on the test steps, with those of a seasonal-naive forecast."""
-        from gridpriv.learning.forecast import mape, pinball_loss
+        """Return errors by zone on the test steps, with those of a seasonal-naive forecast.
+
+        That is the demand of the same time a week ago; a day ago in a history of less than a week.
+        """
+        from gridpriv.learning.forecast import mape, pinball_loss, step_in_days
 
         base, ahead = self.series.case.base_mva, self.settings.test_steps
         count = len(self.series) - ahead
-        season = 7 * DAY if count >= 7 * DAY else DAY
+        day = 1.0 / step_in_days(self.series.steps)
+        season = max(1, round(7.0 * day if count >= 7.0 * day else day))
         back = np.maximum(count - season + np.arange(ahead) % season, 0)
         rows = []
         for z, (zone, members) in enumerate(
@@ -242,6 +246,7 @@ def forecast_series(
             weights,
             epsilon=settings.total,
             beta=adjacency.beta,
+            correlated=learning.correlated_steps(past_times),
             source=settings.noise,
             seed=settings.seed or 0,
             charge=lambda zone, release: None if charge is None else charge(zone, {release: 1}),

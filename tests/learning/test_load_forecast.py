@@ -20,6 +20,7 @@ from gridpriv.learning.forecast import (
     History,
     _risk,
     calendar,
+    correlated_steps,
     forecast_demand,
     mape,
     orthonormal,
@@ -252,6 +253,54 @@ def test_bands_cover_the_demand_that_follows_under_noise(epsilon, beta):
     assert 0.8 < np.mean(covered) < 0.98
 
 
+@pytest.mark.parametrize(("days", "most"), [(7, 0.99), (28, 0.94)])
+def test_bands_cover_the_demand_after_a_short_history_without_noise(days, most):
+    """Deviations from the daily wave halve in three hours, so a week has few that are independent.
+
+    A week determines 12 parameters, and the residuals of their fit are smaller than later errors.
+    """
+    covered, steps = [], days * 24
+    times = [
+        step.isoformat() for step in pd.date_range("2026-03-02", periods=672 + AHEAD, freq="h")
+    ]
+    features, hour = calendar(times[: steps + AHEAD]), np.arange(steps + AHEAD) / 24
+    for seed in range(30):
+        random = np.random.default_rng(seed)
+        deviation = np.zeros(steps + AHEAD)
+        for t in range(1, len(deviation)):
+            deviation[t] = 0.8 * deviation[t - 1] + 0.03 * random.normal()
+        demand = 100.0 * (1.0 - 0.2 * np.cos(2 * np.pi * hour) + deviation)[:, None]
+        forecast = forecast_demand(
+            cut([History("zone 0", demand, 0.3 * demand)], 0, steps),
+            features[:steps],
+            features[steps:],
+            recency(times[:steps]),
+            epsilon=math.inf,
+            beta=1.0,
+            correlated=correlated_steps(times),
+        )
+        low, high = forecast.quantile(0.05)[0], forecast.quantile(0.95)[0]
+        actual = demand[steps:, 0]
+        covered.append(((low < actual) & (actual < high)).mean())
+    assert 0.86 < np.mean(covered) < most
+
+
+@pytest.mark.parametrize("mean", [0.5, -50.0])
+def test_without_noise_a_small_or_negative_demand_is_least_squares_too(mean):
+    """The mean is below beta, the protected change; embedded generation is negative demand."""
+    features, hour = calendar(TIMES), np.arange(len(TIMES)) / 24
+    demand = (mean + 0.2 * np.cos(2 * np.pi * hour))[:, None]
+    history = [History("zone 0", demand, 0.3 * demand)]
+    forecast = forecast_demand(history, features, features[:24], RECENT, epsilon=math.inf, beta=1.0)
+    np.testing.assert_allclose(forecast.zone_mean[0], demand[:24, 0], rtol=1e-9)
+
+
+@pytest.mark.parametrize(("minutes", "steps"), [(15, 24.0), (60, 6.0), (1440, 1.0)])
+def test_six_hours_of_deviations_count_as_one_observation(minutes, steps):
+    times = pd.date_range("2026-03-02", periods=4, freq=f"{minutes}min")
+    assert correlated_steps([step.isoformat() for step in times]) == pytest.approx(steps)
+
+
 def test_the_error_of_a_shrunk_coefficient_is_that_of_draws_of_its_prior():
     """Monte Carlo: coefficients of the horseshoe prior, observed with noise near a given value."""
     random, variance = np.random.default_rng(4), 0.01
@@ -421,6 +470,17 @@ def test_steps_of_any_iso_8601_format_are_continued(tmp_path, capsys, format, st
     table.to_csv(weather, index=False)
     assert forecast_command(history, "--steps", "4", "--weather", str(weather)) == 0
     assert json.loads(capsys.readouterr().out)["steps"][0] == first
+
+
+@pytest.mark.parametrize(("freq", "per_week"), [("15min", 672), ("h", 168), ("D", 7)])
+def test_the_naive_forecast_is_the_demand_of_a_week_ago(tmp_path, capsys, freq, per_week):
+    count = per_week + 12
+    times = [t.isoformat() for t in pd.date_range("2026-03-01", periods=count, freq=freq)]
+    shape = 1.0 + 0.01 * (np.arange(count) % per_week)
+    pd.DataFrame({"step": times, "load_scale": shape}).to_csv(tmp_path / "h.csv", index=False)
+    assert forecast_command(tmp_path / "h.csv", "--test-steps", "12", "--total", "inf") == 0
+    tested = json.loads(capsys.readouterr().out)["test"]
+    assert [row["naive_mape"] for row in tested] == pytest.approx([0.0] * len(tested), abs=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def test_objects_are_refused_and_nothing_is_unpickled(tmp_path):
         ({"weights": np.ones(3)}, "one of x, y, client"),
         ({"x_test": np.ones((2, 4))}, "both, or neither"),
         ({"client": np.arange(ROWS + 1)}, "writers of shape"),
-        ({"x_test": np.ones((2, 4)), "y_test": np.array([1, 7])}, "a class of training"),
+        ({"x_test": np.ones((2, 4)), "y_test": np.array([1, 7])}, "row 1 = 7: must be a class of"),
     ],
 )
 def test_what_an_archive_lacks_is_named(tmp_path, samples, change, words):

@@ -122,7 +122,7 @@ def _labels(path: Path, y: Array) -> tuple[Labels, Callable[[Array], Labels], tu
         indices = np.searchsorted(names, other).clip(max=len(names) - 1)
         unknown = np.flatnonzero(names[indices] != other)
         if len(unknown):
-            label = other[unknown[0]]
+            label = other[unknown[0]].item()
             raise not_allowed(
                 f"{path} test label of row {unknown[0]}", label, "a class of training"
             )
