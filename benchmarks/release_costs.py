@@ -1,7 +1,7 @@
 """Measure costs after AC redispatch, by grid, noise, public prior and method.
 
     python benchmarks/release_costs.py measure rows.csv [--seeds N] [--cases A,B]
-    python benchmarks/release_costs.py tables rows.csv tables.md
+    python benchmarks/release_costs.py table rows.csv docs/where-a-release-pays.csv
     python benchmarks/release_costs.py figure rows.csv figure.png
 
 ``measure`` appends a row per run and skips rows of the file, so it can be stopped and restarted.
@@ -172,39 +172,21 @@ def cost_table(path: Path) -> pd.DataFrame:
     ).reset_index()
 
 
-def cell(row: pd.Series | None) -> str:
-    """Return a cell: mean, and the number of runs that were not AC-feasible."""
-    if row is None:
-        return ""
-    mean = "none" if np.isnan(row["over"]) else f"{row['over']:.3g}"
-    return mean + (f" ({row['infeasible']:.0f}/{row['runs']:.0f})" if row["infeasible"] else "")
-
-
-def markdown(table: pd.DataFrame) -> str:
-    """Return a table per grid: rows of prior and noise, columns of methods and balancing power."""
-    lines = []
-    for grid in GRIDS:
-        here = table[table["grid"] == grid]
-        lines += [
-            f"### {grid}",
-            "",
-            "| prior | noise, MW | prior-only | "
-            + " | ".join(RELEASES)
-            + " | prior-only, MW | auto, MW |",
-            "|---|---|---|---|---|" + "---|" * len(RELEASES),
-        ]
-        for prior in PRIORS:
-            at = here[here["prior"] == prior]
-            silent = at[at["method"] == "prior-only"]
-            noises = sorted(at["noise"].dropna().unique())
-            for noise in noises:
-                cells = [at[(at["method"] == m) & (at["noise"] == noise)] for m in RELEASES]
-                words = [cell(silent.iloc[0]), *(cell(c.iloc[0]) if len(c) else "" for c in cells)]
-                drawn = (float(f"{c.iloc[0].balancing_mw:.3g}") for c in (silent, cells[-1]))
-                words += [f"{mw if mw >= SOLVER_ERROR_MW else 0.0:g}" for mw in drawn]
-                lines.append(f"| {prior} | {noise:g} | " + " | ".join(words) + " |")
-        lines.append("")
-    return "\n".join(lines)
+def figures(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per grid, prior and noise: costs in %, balancing power, infeasible runs."""
+    keys = ["grid", "prior", "noise"]
+    silent = table[table["method"] == "prior-only"].set_index(keys[:2])
+    released = table[table["method"].isin(RELEASES)].pivot(index=keys, columns="method")
+    figures = released["over"].reindex(columns=RELEASES).add_suffix("_percent")
+    places = figures.index.droplevel("noise")
+    figures.insert(0, "prior_only_percent", silent["over"].loc[places].to_numpy())
+    drawn = silent["balancing_mw"].loc[places].to_numpy()
+    figures["prior_only_balancing_mw"] = np.where(drawn < SOLVER_ERROR_MW, 0.0, drawn)
+    auto = released["balancing_mw", "auto"]
+    figures["auto_balancing_mw"] = auto.where(auto >= SOLVER_ERROR_MW, 0.0)
+    of_baseline = silent["infeasible"].loc[places].to_numpy()
+    figures["infeasible_runs"] = (released["infeasible"].sum(axis=1) + of_baseline).astype(int)
+    return figures.reset_index().rename(columns={"grid": "case", "noise": "noise_mw"})
 
 
 def draw(table: pd.DataFrame, path: Path) -> None:
@@ -241,7 +223,7 @@ def draw(table: pd.DataFrame, path: Path) -> None:
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("do", choices=("measure", "tables", "figure"))
+    parser.add_argument("do", choices=("measure", "table", "figure"))
     parser.add_argument("rows", type=Path)
     parser.add_argument("out", type=Path, nargs="?")
     parser.add_argument("--seeds", type=int, default=10)
@@ -255,7 +237,7 @@ def main() -> None:
     if args.do == "figure":
         draw(table, args.out)
     else:
-        args.out.write_text(markdown(table), encoding="utf-8")
+        figures(table).to_csv(args.out, index=False, float_format="%.3g")
 
 
 if __name__ == "__main__":
