@@ -9,7 +9,6 @@ voltages do not change.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,8 +16,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from gridpriv.core.arrays import Floats
+from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid import tables as mpc
 from gridpriv.grid.case import SourceNames
 from gridpriv.grid.library import FieldNote, known_fields, notes_of
@@ -30,7 +31,7 @@ UNSET = 1e300
 """PowSyBl represents a missing limit by the largest double."""
 BAND = (0.9, 1.1)
 """p.u.: the band of a voltage level without one, as for pandapower (EN 50160)."""
-NUMBERED = re.compile(r"(?:B|BUS-)([0-9]{1,9})")
+NUMBERED = r"^(?:B|BUS-)([0-9]{1,9})\Z"
 """Patterns of PowSyBl's identifiers from bus numbers of IEEE CDF, PSS/E and MATPOWER."""
 
 
@@ -45,252 +46,241 @@ def in_per_unit(network: PowsyblNetwork) -> Iterator[None]:
         network.per_unit, network.nominal_apparent_power = before
 
 
-@dataclass
-class Bus:
-    """A bus, or a point that is not in the bus view; per unit and rad.
-
-    Attributes
-    ----------
-    same : int
-        Place of the bus that it is merged into; its own place if it is not merged.
-    """
-
-    key: str
-    level: str
-    kv: float
-    same: int
-    label: str = ""
-    vm: float = np.nan
-    va: float = np.nan
-    demand: complex = 0j
-    shunt: complex = 0j
-
-
-class Buses:
-    """The buses: of the bus view first, then added points."""
-
-    def __init__(self, network: PowsyblNetwork) -> None:
-        self.network = network
-        self.levels = network.get_voltage_levels(all_attributes=True)
-        self.inner = network.get_bus_breaker_view_buses(all_attributes=True)
-        self.every: list[Bus] = []
-        self.at: dict[str, int] = {}
-        for bus in network.get_buses(all_attributes=True).itertuples():
-            level = bus.voltage_level_id
-            at = self.add(bus.Index, level, self.levels["nominal_v"].get(level, np.nan))
-            self.every[at].vm, self.every[at].va = bus.v_mag, bus.v_angle
-        self.source_buses = len(self.every)
-        slack = network.get_extensions("slackTerminal").get("bus_id", [])
-        self.reference = {self.at[bus] for bus in slack if bus in self.at}
-
-    def add(self, key: str, level: str, kv: float, label: str = "") -> int:
-        """Return the place of a bus, added if it is missing."""
-        if key not in self.at:
-            self.at[key] = len(self.every)
-            self.every.append(Bus(key, level, kv, len(self.every), label))
-        return self.at[key]
-
-    def root(self, bus: int) -> int:
-        """Return the bus that a bus is merged into."""
-        while self.every[bus].same != bus:
-            bus = self.every[bus].same
-        return bus
-
-    def join(self, first: int, second: int) -> None:
-        """Merge two buses."""
-        low, high = sorted((self.root(first), self.root(second)))
-        self.every[high].same = low
-
-    def numbers(self) -> dict[int, int]:
-        """Return the number of every bus that is not merged: the source's, or 1, 2, ..."""
-        numbered: dict[int, list[int]] = {}
-        for key, bus in zip(self.inner.index, self.inner["bus_id"], strict=True):
-            match = NUMBERED.fullmatch(key)
-            if bus in self.at and match:
-                numbered.setdefault(self.root(self.at[bus]), []).append(int(match[1]))
-        roots = [i for i, bus in enumerate(self.every) if bus.same == i]
-        stated = {i: min(numbered[i]) for i in roots if i in numbered}
-        complete = all(i in stated or i >= self.source_buses for i in roots)
-        if not complete or len(set(stated.values())) < len(stated):
-            stated = {}
-        last = max(stated.values(), default=0)
-        added = (i for i in roots if i not in stated)
-        return stated | {i: last + n for n, i in enumerate(added, start=1)}
-
-    def by_number(self, values: dict[int, list[str]]) -> dict[int, list[str]]:
-        """Return lists by bus index as lists by bus number."""
-        numbers = self.numbers()
-        listed: dict[int, list[str]] = {}
-        for bus, some in values.items():
-            listed.setdefault(numbers[self.root(bus)], []).extend(some)
-        return listed
-
-    def named(self) -> dict[int, str]:
-        """Return the name of every bus: of the bus-breaker view where that has one, or its key."""
-        label: dict[int, str] = {}
-        for key, name, bus in zip(
-            self.inner.index, self.inner["name"], self.inner["bus_id"], strict=True
-        ):
-            if bus in self.at:
-                label.setdefault(self.at[bus], " ".join(str(name or key).split()))
-        return {
-            number: self.every[i].label or label.get(i) or self.every[i].key
-            for i, number in self.numbers().items()
-        }
-
-    def groups(self) -> dict[str, list[str]]:
-        """Return country, area and substation of every bus that is not merged."""
-        substation = self.levels["substation_id"]
-        country = self.network.get_substations()["country"]
-        listed = self.network.get_areas_voltage_levels().reset_index()
-        kinds = self.network.get_areas()["area_type"]
-        control = (
-            "ControlArea" if (kinds == "ControlArea").any() else kinds.min() if len(kinds) else ""
-        )
-        pairs = zip(listed["id"], listed["voltage_level_id"], strict=True)
-        area = {level: name for name, level in pairs if kinds.get(name) == control}
-        levels = [self.every[i].level for i in self.numbers()]
-        stations = [str(substation.get(level) or "") for level in levels]
-        listed = {
-            "country": [str(country.get(station) or "") for station in stations],
-            "area": [area.get(level, "") for level in levels],
-            "substation": stations,
-        }
-        return {kind: names for kind, names in listed.items() if any(names)}
-
-    def table(self) -> Floats:
-        """Return MATPOWER's bus table."""
-        numbers = self.numbers()
-        row_of = {i: row for row, i in enumerate(numbers)}
-        table = np.zeros((len(numbers), mpc.BUS_COLUMNS))
-        for i, bus in enumerate(self.every):
-            powers = bus.demand.real, bus.demand.imag, bus.shunt.real, bus.shunt.imag
-            columns = [mpc.PD, mpc.QD, mpc.GS, mpc.BS]
-            table[row_of[self.root(i)], columns] += BASE_MVA * np.array(powers)
-        references = set(map(self.root, self.reference))
-        low, high = (self.levels[f"{side}_voltage_limit"].to_dict() for side in ("low", "high"))
-        for i, row in zip(numbers, table, strict=True):
-            bus = self.every[i]
-            known = bus.vm > 0 and np.isfinite(bus.va)
-            band = (low.get(bus.level, np.nan), high.get(bus.level, np.nan))
-            row[mpc.BUS_I], row[mpc.BASE_KV] = numbers[i], bus.kv
-            row[mpc.BUS_TYPE] = mpc.REFERENCE if i in references else 1
-            row[[mpc.VM, mpc.VA]] = (bus.vm, np.rad2deg(bus.va)) if known else (1.0, 0.0)
-            row[[mpc.VMIN, mpc.VMAX]] = [
-                limit if limit >= 0 else default for limit, default in zip(band, BAND, strict=True)
-            ]
-        return table
-
-
 NEGLIGIBLE = 1e-8
 """p.u.: the ends of a branch of smaller impedance are merged, as in PowSyBl's load flow."""
 PERMANENT = -1
 
 
-class Elements:
-    """Rows of a table with the places of their buses (-1: none), and the elements' names."""
+class Buses:
+    """The buses: of the bus view first, then star and boundary points; per unit and rad.
 
-    def __init__(self, network: PowsyblNetwork, buses: Buses) -> None:
-        self.network, self.buses = network, buses
-        self.rows: list[Floats] = []
-        self.at: list[tuple[int, ...]] = []
-        self.names: list[str] = []
-        self.ids: list[tuple[str, str]] = []
+    Attributes
+    ----------
+    frame : DataFrame
+        By key: ``level`` (voltage level), ``kv``, ``vm``, ``va``, and ``label`` of an added point.
+    demand, shunt : (n,) complex
+        Of every bus; both are added up.
+    root : (n,) int
+        Place of the bus that a bus is merged into; its own place if it is not merged.
+    """
 
-    def append(
-        self, element: tuple[str, Any], row: Floats, at: tuple[int, ...], leg: str = ""
-    ) -> None:
-        """Add the row of an element (kind, source)."""
-        kind, source = element
-        self.rows.append(row)
-        self.at.append(at)
-        self.names.append(str(source.name or source.Index) + (f" ({leg})" if leg else ""))
-        self.ids.append((kind, source.Index))
+    def __init__(self, network: PowsyblNetwork) -> None:
+        self.network = network
+        self.levels = network.get_voltage_levels(all_attributes=True)
+        self.inner = network.get_bus_breaker_view_buses(all_attributes=True)
+        columns = {"voltage_level_id": "level", "v_mag": "vm", "v_angle": "va"}
+        view = network.get_buses(all_attributes=True).rename(columns=columns)
+        view["kv"] = view["level"].map(self.levels["nominal_v"])
+        trafos = network.get_3_windings_transformers(all_attributes=True)
+        stars = _points("star", trafos, trafos.index, trafos["voltage_level1_id"])
+        stars["kv"] = trafos["rated_u0"].to_numpy()
+        lines = network.get_boundary_lines(all_attributes=True)
+        points = _points("boundary", lines, _boundary(lines), lines["voltage_level_id"])
+        points["kv"] = points["level"].map(self.levels["nominal_v"])
+        names = ["level", "kv", "vm", "va", "label"]
+        frames = [frame.reindex(columns=names) for frame in (view, stars, points)]
+        every = _stacked(frames)
+        self.frame = every[~every.index.duplicated()]
+        self.source_buses = len(view)
+        self.root = np.arange(len(self.frame))
+        self.demand, self.shunt = np.zeros((2, len(self.frame)), dtype=np.complex128)
 
-    def numbered(self, width: int, columns: tuple[int, ...]) -> Floats:
-        """Return the table with bus numbers in some columns; without a bus that of the first."""
-        numbers = self.buses.numbers()
-        first = next(iter(numbers.values()), 0)
-        table = np.array(self.rows).reshape(-1, width)
-        for row, at in zip(table, self.at, strict=True):
-            row[[*columns]] = [numbers[self.buses.root(a)] if a >= 0 else first for a in at]
-        return table
+    def at(self, keys: Any) -> Ints:
+        """Return the places of buses; -1 for an unknown one."""
+        return np.asarray(self.frame.index.get_indexer(pd.Index(keys)), dtype=np.int64)
 
+    def connected(self, elements: pd.DataFrame, side: str = "") -> Ints:
+        """Return the places of the buses of elements; -1 where an element is not connected."""
+        on = elements[f"connected{side}"].to_numpy(dtype=bool)
+        return np.where(on, self.at(elements[f"bus{side}_id"]), -1)
 
-class Branches(Elements):
-    """Rows of the branch table, and shunts at the buses."""
+    def add(self, place: Ints, demand: Complexes) -> None:
+        """Add demand at buses; none where the place is -1."""
+        np.add.at(self.demand, place[place >= 0], demand[place >= 0])
 
-    def __init__(self, network: PowsyblNetwork, buses: Buses) -> None:
-        super().__init__(network, buses)
-        self.joined = 0
-        self.ratings = _ratings(network.get_loading_limits(all_attributes=True))
-        for line in _lines(network, buses).itertuples():
-            ends = _open(line, "1"), _open(line, "2")
-            shunts = complex(line.g1, line.b1), complex(line.g2, line.b2)
-            self._add(("line", line), ends, complex(line.r, line.x), shunts)
-        for trafo in network.get_2_windings_transformers(all_attributes=True).itertuples():
-            self._winding(("trafo", trafo), (_open(trafo, "1"), _open(trafo, "2")))
-        for trafo in network.get_3_windings_transformers(all_attributes=True).itertuples():
-            star, label = f"star of {trafo.Index}", f"{trafo.name or trafo.Index} (star)"
-            buses.add(star, trafo.voltage_level1_id, trafo.rated_u0, label)
-            for leg in "123":
-                self._winding(("trafo3w", trafo), (_open(trafo, leg), star), leg)
-        for line in network.get_boundary_lines(all_attributes=True).itertuples():
-            point = f"boundary of {line.tie_line_id if line.paired else line.Index}"
-            label, level = f"{line.name or line.Index} (boundary)", line.voltage_level_id
-            buses.add(point, level, buses.levels.loc[level]["nominal_v"], label)
-            ends, shunts = (_open(line, ""), point), (complex(line.g, line.b), 0j)
-            self._add(("boundary line", line), ends, complex(line.r, line.x), shunts)
+    def join(self, first: Ints, second: Ints) -> None:
+        """Merge pairs of buses."""
+        pairs = coo_array((np.ones(len(first)), (first, second)), shape=(len(self.frame),) * 2)
+        parts = connected_components(pairs, directed=False)[1]
+        self.root = np.unique(parts, return_index=True)[1][parts]
 
-    def _winding(self, element: tuple[str, Any], ends: tuple[str, str], leg: str = "") -> None:
-        """Add a transformer, or a leg of one, at its present tap position."""
-        r, x, g, b = (getattr(element[1], f"{name}{leg}_at_current_tap") for name in "rxgb")
-        rho, alpha = (getattr(element[1], f"{name}{leg}") for name in ("rho", "alpha"))
-        ratio = rho * np.exp(1j * alpha)
-        self._add(element, ends, complex(r, x), (complex(g, b), 0j), ratio, leg)
+    def numbers(self) -> pd.Series[int]:
+        """Return the number of every bus that is not merged: the source's, or 1, 2, ..."""
+        text = self.inner.index.to_series().str.extract(NUMBERED, expand=False)
+        at = self.at(self.inner["bus_id"])
+        named = ((at >= 0) & text.notna()).to_numpy()
+        numbered = text[named].astype(int).groupby(self.root[at[named]]).min()
+        roots = np.flatnonzero(self.root == np.arange(len(self.root)))
+        own = pd.Index(roots[roots < self.source_buses])
+        if not own.isin(numbered.index).all() or numbered.duplicated().any():
+            numbered = numbered.iloc[:0]
+        added = roots[~np.isin(roots, numbered.index)]
+        last = int(numbered.max()) if len(numbered) else 0
+        return pd.concat([numbered, pd.Series(last + 1 + np.arange(len(added)), added)]).astype(int)
 
-    def _add(
-        self,
-        element: tuple[str, Any],
-        keys: tuple[str, str],
-        z: complex,
-        shunts: tuple[complex, complex],
-        ratio: complex = 1.0,
-        leg: str = "",
-    ) -> None:
-        """Add a branch: the ideal transformer at its near end, then a shunt, z, and a shunt.
+    def named(self) -> dict[int, str]:
+        """Return the name of every bus: of the bus-breaker view where that has one, or its key."""
+        inner, numbers = self.inner[~self.inner["bus_id"].duplicated()], self.numbers()
+        name = inner["name"].where(inner["name"].fillna("") != "", inner.index.to_series())
+        label = pd.Series([" ".join(str(n).split()) for n in name], inner["bus_id"], dtype=object)
+        frame = self.frame.iloc[numbers.index]
+        names = frame["label"].fillna(frame.index.to_series().map(label))
+        return dict(zip(numbers, names.fillna(frame.index.to_series()), strict=True))
 
-        ``keys`` are those of the buses at its ends; empty where an end is open.
-        """
-        ends = self.buses.at.get(keys[0], -1), self.buses.at.get(keys[1], -1)
-        (y_from, y_to), tap = shunts, 1.0 / abs(ratio)
-        row = np.zeros(mpc.ANGMAX + 1)
-        if min(ends) >= 0:
-            negligible = abs(z) < NEGLIGIBLE
-            if negligible and abs(ratio - 1.0) < NEGLIGIBLE:
-                self.buses.join(*ends)
-                self.joined += 1
-            else:
-                row[mpc.BR_STATUS] = 1.0
-            z = 1j * NEGLIGIBLE if negligible else z
-            b = 2.0 * y_to.imag
-            row[[mpc.BR_R, mpc.BR_X, mpc.BR_B]] = z.real, z.imag, b * row[mpc.BR_STATUS]
-            half = 0.5j * row[mpc.BR_B]
-            self.buses.every[ends[0]].shunt += (y_from - half) / tap**2
-            self.buses.every[ends[1]].shunt += y_to - half
-        elif ends[0] >= 0:
-            self.buses.every[ends[0]].shunt += (y_from + _behind(z, y_to)) / tap**2
-        elif ends[1] >= 0:
-            self.buses.every[ends[1]].shunt += y_to + _behind(z, y_from)
-        row[mpc.TAP], row[mpc.SHIFT] = tap, -np.rad2deg(np.angle(ratio))
-        row[mpc.RATE_A : mpc.RATE_C + 1] = self.ratings.get((element[1].Index, leg), (0.0,) * 3)
-        self.append(element, row, ends, leg)
+    def groups(self) -> dict[str, list[str]]:
+        """Return country, area and substation of every bus that is not merged."""
+        level = self.frame["level"].iloc[self.numbers().index]
+        station = level.map(self.levels["substation_id"]).fillna("")
+        kinds = self.network.get_areas()["area_type"]
+        control = "ControlArea" if (kinds == "ControlArea").any() else kinds.min()
+        listed = self.network.get_areas_voltage_levels().reset_index()
+        listed = listed[listed["id"].map(kinds) == control]
+        area = listed.drop_duplicates("voltage_level_id", keep="last")
+        groups = {
+            "country": station.map(self.network.get_substations()["country"]),
+            "area": level.map(area.set_index("voltage_level_id")["id"]),
+            "substation": station,
+        }
+        found = {kind: names.fillna("").tolist() for kind, names in groups.items()}
+        return {kind: [str(name) for name in names] for kind, names in found.items() if any(names)}
 
     def table(self) -> Floats:
-        """Return MATPOWER's branch table; an open end is given the first bus, out of service."""
-        table = self.numbered(mpc.ANGMAX + 1, (mpc.F_BUS, mpc.T_BUS))
-        table[:, mpc.BR_STATUS] *= table[:, mpc.F_BUS] != table[:, mpc.T_BUS]
+        """Return MATPOWER's bus table."""
+        numbers = self.numbers()
+        row_of = np.full(len(self.frame), -1)
+        row_of[numbers.index] = np.arange(len(numbers))
+        table = np.zeros((len(numbers), mpc.BUS_COLUMNS))
+        sums = np.column_stack([self.demand, self.shunt]).view(float)
+        for column, values in zip((mpc.PD, mpc.QD, mpc.GS, mpc.BS), sums.T, strict=True):
+            np.add.at(table[:, column], row_of[self.root], BASE_MVA * values)
+        frame = self.frame.iloc[numbers.index]
+        slack = self.network.get_extensions("slackTerminal").get("bus_id", [])
+        at = self.at(slack)
+        reference = np.isin(numbers.index, self.root[at[at >= 0]])
+        vm, va = (frame[name].to_numpy(dtype=float) for name in ("vm", "va"))
+        known = (vm > 0) & np.isfinite(va)
+        table[:, mpc.BUS_I], table[:, mpc.BASE_KV] = numbers, frame["kv"]
+        table[:, mpc.BUS_TYPE] = np.where(reference, mpc.REFERENCE, 1)
+        table[:, mpc.VM] = np.where(known, vm, 1.0)
+        table[:, mpc.VA] = np.where(known, np.rad2deg(va), 0.0)
+        for column, side, default in zip((mpc.VMIN, mpc.VMAX), ("low", "high"), BAND, strict=True):
+            limit = frame["level"].map(self.levels[f"{side}_voltage_limit"])
+            table[:, column] = limit.where(limit >= 0, default)
         return table
+
+
+def _stacked(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """Return frames one under the other; empty ones would change the kinds of columns."""
+    return pd.concat([frame for frame in frames if len(frame)] or frames[:1])
+
+
+def _points(kind: str, elements: pd.DataFrame, names: pd.Index, level: Any) -> pd.DataFrame:
+    """Return the points that elements add to the buses."""
+    labels = [f"{label} ({kind})" for label in _labels(elements)]
+    index = pd.Index([f"{kind} of {name}" for name in names], dtype=object)
+    return pd.DataFrame({"level": level.to_numpy(), "label": labels}, index=index)
+
+
+def _boundary(lines: pd.DataFrame) -> pd.Index:
+    """Return the name of the boundary point of every boundary line: that of the tie line of two."""
+    return pd.Index(np.where(lines["paired"].astype(bool), lines["tie_line_id"], lines.index))
+
+
+def _labels(elements: pd.DataFrame) -> list[str]:
+    """Return the names of elements, or their identifiers."""
+    pairs = zip(elements["name"], elements.index, strict=True)
+    return [str(name or key) for name, key in pairs]
+
+
+def _elements(
+    kind: str, source: pd.DataFrame, columns: dict[str, Any], leg: str = ""
+) -> pd.DataFrame:
+    """Return elements with their kind, identifier, leg and name, and with further columns."""
+    name = [f"{label} ({leg})" if leg else label for label in _labels(source)]
+    own = {"kind": kind, "id": source.index, "leg": leg, "name": name}
+    return pd.DataFrame(own | {key: np.asarray(value) for key, value in columns.items()})
+
+
+def _identified(elements: pd.DataFrame) -> tuple[tuple[str, ...], list[tuple[str, str]]]:
+    """Return the names of elements, and their kinds and identifiers."""
+    return tuple(elements["name"]), list(zip(elements["kind"], elements["id"], strict=True))
+
+
+def _branches(network: PowsyblNetwork, buses: Buses) -> pd.DataFrame:
+    """Return the branches in the source's order: an ideal transformer at the near end of each.
+
+    Columns: places of the ends (-1: open), ``z``, ``y_from`` and ``y_to`` behind the transformer,
+    and its ``ratio``.
+    """
+    lines = _lines(network, buses)
+    shunts = {"y_from": lines["g1"] + 1j * lines["b1"], "y_to": lines["g2"] + 1j * lines["b2"]}
+    z = {"z": lines["r"] + 1j * lines["x"], "ratio": np.ones(len(lines), complex)}
+    two = network.get_2_windings_transformers(all_attributes=True)
+    three = network.get_3_windings_transformers(all_attributes=True)
+    star = buses.at([f"star of {key}" for key in three.index])
+    legs = []
+    for leg in "123":
+        ends = {"f": buses.connected(three, leg), "t": star}
+        legs.append(_elements("trafo3w", three, ends | _winding(three, leg), leg))
+    halves = network.get_boundary_lines(all_attributes=True)
+    none = np.zeros(len(halves), complex)
+    half = {"z": halves["r"] + 1j * halves["x"], "y_from": halves["g"] + 1j * halves["b"]}
+    half |= {"y_to": none, "ratio": none + 1.0, "f": buses.connected(halves)}
+    half["t"] = buses.at([f"boundary of {name}" for name in _boundary(halves)])
+    frames = [
+        _elements("line", lines, _ends(lines, buses) | shunts | z),
+        _elements("trafo", two, _ends(two, buses) | _winding(two)),
+        pd.concat(legs).sort_index(kind="stable"),
+        _elements("boundary line", halves, half),
+    ]
+    return _stacked(frames).reset_index(drop=True)
+
+
+def _ends(branches: pd.DataFrame, buses: Buses) -> dict[str, Any]:
+    """Return the places of both ends of branches."""
+    return {"f": buses.connected(branches, "1"), "t": buses.connected(branches, "2")}
+
+
+def _winding(trafos: pd.DataFrame, leg: str = "") -> dict[str, Any]:
+    """Return the values of transformers, or of a leg of each, at their present tap positions."""
+    r, x, g, b = (trafos[f"{name}{leg}_at_current_tap"] for name in "rxgb")
+    ratio = trafos[f"rho{leg}"] * np.exp(1j * trafos[f"alpha{leg}"])
+    return {"z": r + 1j * x, "y_from": g + 1j * b, "y_to": 0j * g, "ratio": ratio}
+
+
+def _branch_table(
+    branches: pd.DataFrame, buses: Buses, ratings: pd.DataFrame
+) -> tuple[Floats, int]:
+    """Return MATPOWER's branch table, and the number of merged pairs; add shunts to the buses.
+
+    An open end is given the first bus, out of service.
+    """
+    f, t = (branches[end].to_numpy(dtype=np.int64) for end in "ft")
+    z, y_from, y_to, ratio = (
+        branches[name].to_numpy(dtype=np.complex128) for name in ("z", "y_from", "y_to", "ratio")
+    )
+    both, tap = (f >= 0) & (t >= 0), 1.0 / np.abs(ratio)
+    negligible = both & (np.abs(z) < NEGLIGIBLE)
+    merged: Bools = negligible & (np.abs(ratio - 1.0) < NEGLIGIBLE)
+    z = np.where(negligible, 1j * NEGLIGIBLE, z)
+    table = np.zeros((len(branches), mpc.ANGMAX + 1))
+    table[:, mpc.BR_R], table[:, mpc.BR_X] = np.where(both, [z.real, z.imag], 0.0)
+    table[:, mpc.BR_B] = 2.0 * y_to.imag * (both & ~merged)
+    half = 0.5j * table[:, mpc.BR_B]
+    near = (y_from + np.where(both, -half, y_to / (1.0 + z * y_to))) / tap**2
+    far = y_to + np.where(both, -half, y_from / (1.0 + z * y_from))
+    np.add.at(buses.shunt, f[f >= 0], near[f >= 0])
+    np.add.at(buses.shunt, t[t >= 0], far[t >= 0])
+    buses.join(f[merged], t[merged])
+    numbers = buses.numbers()
+    first = numbers.iloc[0] if len(numbers) else 0
+    for end, column in ((f, mpc.F_BUS), (t, mpc.T_BUS)):
+        table[:, column] = np.where(end >= 0, numbers.reindex(buses.root[end], fill_value=0), first)
+    table[:, mpc.BR_STATUS] = both & ~merged & (table[:, mpc.F_BUS] != table[:, mpc.T_BUS])
+    table[:, mpc.TAP], table[:, mpc.SHIFT] = tap, -np.rad2deg(np.angle(ratio))
+    key = pd.MultiIndex.from_frame(branches[["id", "leg"]])
+    table[:, mpc.RATE_A : mpc.RATE_C + 1] = ratings.reindex(key).fillna(0.0)
+    return table, int(merged.sum())
 
 
 def _lines(network: PowsyblNetwork, buses: Buses) -> pd.DataFrame:
@@ -308,171 +298,149 @@ def _lines(network: PowsyblNetwork, buses: Buses) -> pd.DataFrame:
     return lines
 
 
-def _open(element: Any, side: str) -> str:
-    """Return the bus of a branch end, empty where it is open."""
-    connected = getattr(element, f"connected{side}")
-    return str(getattr(element, f"bus{side}_id")) if connected else ""
-
-
-def _behind(z: complex, y: complex) -> complex:
-    """Return the admittance of a shunt behind a series impedance."""
-    return y / (1.0 + z * y) if y else 0j
-
-
-def _ratings(limits: pd.DataFrame) -> dict[tuple[str, str], tuple[float, float, float]]:
+def _ratings(limits: pd.DataFrame) -> pd.DataFrame:
     """Return permanent, longest temporary and largest rating in MVA by element and leg.
 
     A current limit is converted at nominal voltage, an active power limit is used as apparent
     power, and the smaller rating of two ends applies.
     """
-    rows = limits.reset_index()
-    if not len(rows):
-        return {}
+    rows = limits.reset_index().sort_values("acceptable_duration", kind="stable")
     rows = rows[rows["selected"] & (rows["value"].abs() < UNSET) & (rows["value"] > 0)]
     three = rows["element_type"] == "THREE_WINDINGS_TRANSFORMER"
-    legs = rows["side"].map({"ONE": "1", "TWO": "2", "THREE": "3"}).where(three, "")
-    rated: dict[tuple[str, str], list[float]] = {}
-    for (element, leg, _, _), some in rows.groupby([rows["element_id"], legs, "side", "type"]):
-        lasting = some["acceptable_duration"]
-        steady = some.loc[lasting == PERMANENT, "value"].min()
-        brief = some[lasting != PERMANENT].sort_values("acceptable_duration")["value"]
-        values = [steady, brief.iloc[-1], brief.max()] if len(brief) else [steady] + [np.nan] * 2
-        ratings = rated.setdefault((element, leg), [np.nan] * 3)
-        ratings[:] = np.fmin(ratings, values)
-    return {key: tuple(BASE_MVA * np.nan_to_num(ratings)) for key, ratings in rated.items()}
+    leg = rows["side"].map({"ONE": "1", "TWO": "2", "THREE": "3"}).where(three, "")
+    steady = rows["acceptable_duration"] == PERMANENT
+    rows = rows.assign(leg=leg, steady=rows["value"].where(steady))
+    rows["brief"] = rows["value"].mask(steady)
+    groups = rows.groupby(["element_id", "leg", "side", "type"])
+    kinds = {"steady": ("steady", "min"), "brief": ("brief", "last"), "most": ("brief", "max")}
+    return BASE_MVA * groups.agg(**kinds).groupby(level=[0, 1]).min().astype(float)
 
 
-class Injections(Elements):
-    """Rows of the generator table; demand and shunts are added to the buses."""
+class Injections:
+    """Generators of the model; demand and shunts are added to the buses."""
 
     def __init__(self, network: PowsyblNetwork, buses: Buses) -> None:
-        super().__init__(network, buses)
-        self.loads: dict[int, list[str]] = {}
-        self.remote = 0
-        self.voltage: pd.Series[float] | None = None
-        for shunt in network.get_shunt_compensators(all_attributes=True).itertuples():
-            if (bus := self._bus(shunt)) >= 0:
-                buses.every[bus].shunt += shunt.g + 1j * shunt.b
-        for load in network.get_loads(all_attributes=True).itertuples():
-            if (bus := self._bus(load)) >= 0:
-                self._demand(bus, load.p0, load.q0)
-                self.loads.setdefault(bus, []).append(load.Index)
-        for battery in network.get_batteries(all_attributes=True).itertuples():
-            self._demand(self._bus(battery), -battery.target_p, -battery.target_q)
-        self._generators()
-        self._boundaries()
-        self._hvdc()
-        self._static_var()
+        self.network, self.buses, self.remote = network, buses, 0
+        shunts = network.get_shunt_compensators(all_attributes=True)
+        at = buses.connected(shunts)
+        power = (shunts["g"] + 1j * shunts["b"]).to_numpy(dtype=np.complex128)
+        np.add.at(buses.shunt, at[at >= 0], power[at >= 0])
+        loads = network.get_loads(all_attributes=True)
+        at = buses.connected(loads)
+        buses.add(at, _complex(loads["p0"], loads["q0"]))
+        self.loads = pd.Series(loads.index[at >= 0], at[at >= 0], dtype=object)
+        batteries = network.get_batteries(all_attributes=True)
+        power = -_complex(batteries["target_p"], batteries["target_q"])
+        buses.add(buses.connected(batteries), power)
+        frames = [self._generators(), self._boundaries(), self._hvdc(), self._static_var()]
+        self.units = _stacked(frames)
 
-    def _bus(self, element: Any) -> int:
-        """Return the bus of an element; -1 where it is not connected."""
-        return self.buses.at.get(element.bus_id, -1) if element.connected else -1
+    def _generators(self) -> pd.DataFrame:
+        gens = self.network.get_generators(all_attributes=True)
+        at = self.buses.connected(gens)
+        controls = gens["voltage_regulator_on"].to_numpy(dtype=bool) & (at >= 0)
+        q = [
+            gens[f"{end}_q_at_target_p"].where(controls, gens["target_q"].fillna(0.0))
+            for end in ENDS
+        ]
+        p = gens["target_p"], gens["min_p"], gens["max_p"]
+        return _units("generator", gens, at, p, q, self._set_points(gens, at, controls))
 
-    def _demand(self, bus: int, p: float, q: float) -> None:
-        if bus >= 0:
-            self.buses.every[bus].demand += complex(p, q)
+    def _set_points(self, elements: pd.DataFrame, at: Ints, controls: Bools) -> Floats:
+        """Return the voltage set points of elements at their own buses; 1 without control.
 
-    def _add(
-        self,
-        element: tuple[str, Any],
-        bus: int,
-        p: tuple[float, float, float],
-        q: tuple[float, float],
-        vm: float,
-    ) -> None:
-        """Add a generator with its output and limits (p, least, most; least and most q)."""
-        row = np.zeros(mpc.GEN_COLUMNS)
-        power = [BASE_MVA * _endless(value) for value in (*p, *q)]
-        row[[mpc.PG, mpc.PMIN, mpc.PMAX, mpc.QMIN, mpc.QMAX]] = power
-        row[mpc.VG] = vm if vm > 0 else 1.0
-        row[mpc.GEN_STATUS] = float(bus >= 0)
-        self.append(element, row, (bus,))
-
-    def _generators(self) -> None:
-        for gen in self.network.get_generators(all_attributes=True).itertuples():
-            bus = self._bus(gen)
-            q = gen.min_q_at_target_p, gen.max_q_at_target_p
-            vm = 1.0
-            if gen.voltage_regulator_on and bus >= 0:
-                vm = self._set_point(gen, bus)
-            else:
-                q = (_known(gen.target_q),) * 2
-            self._add(("generator", gen), bus, (gen.target_p, gen.min_p, gen.max_p), q, vm)
-
-    def _set_point(self, gen: Any, bus: int) -> float:
-        """Return the voltage set point of a generator at its own bus.
-
-        If it regulates another bus, it is the voltage of its own bus in PowSyBl's load flow.
+        Of one that regulates another bus it is the voltage of its own bus in PowSyBl's load flow.
         """
-        if gen.regulated_bus_id in ("", self.buses.every[bus].key):
-            return float(gen.target_v)
-        self.remote += 1
-        local = getattr(gen, "equivalent_local_target_v", np.nan)
-        if local > 0:
-            return float(local)
-        if self.voltage is None:
-            self.voltage = _solved(self.network)
-        solved = self.voltage.get(self.buses.every[bus].key, np.nan)
-        stated = self.buses.every[bus].vm
-        return float(next((v for v in (solved, stated) if v > 0), gen.target_v))
+        own = self.buses.frame.iloc[np.maximum(at, 0)]
+        regulated = elements["regulated_bus_id"].to_numpy()
+        remote = controls & (regulated != "") & (regulated != own.index)
+        self.remote += int(remote.sum())
+        vm = pd.Series(elements["target_v"].to_numpy(dtype=float), own.index)
+        if remote.any():
+            local = elements.get("equivalent_local_target_v", vm * np.nan).to_numpy(dtype=float)
+            found = pd.Series(local, own.index)
+            if not (local[remote] > 0).all():
+                solved = _solved(self.network).reindex(own.index)
+                found = found.where(found > 0, solved)
+            found = found.where(found > 0, own["vm"])
+            vm = vm.mask(remote & (found > 0).to_numpy(), found)
+        return np.where(controls, vm, 1.0)
 
-    def _boundaries(self) -> None:
-        """Add demand and generation at boundary points; a tie line has none."""
-        generation = self.network.get_boundary_lines_generation(all_attributes=True)
-        for line in self.network.get_boundary_lines(all_attributes=True).itertuples():
-            bus = self.buses.at.get(f"boundary of {line.Index}", -1)
-            if line.paired or not line.connected or bus < 0:
-                continue
-            self._demand(bus, line.p0, line.q0)
-            if line.Index in generation.index:
-                unit = generation.loc[line.Index]
-                if unit["voltage_regulator_on"]:
-                    p = unit["target_p"], unit["min_p"], unit["max_p"]
-                    limits = -np.inf, np.inf
-                    self._add(("boundary line", line), bus, p, limits, unit["target_v"])
-                else:
-                    self._demand(bus, -unit["target_p"], -_known(unit["target_q"]))
+    def _boundaries(self) -> pd.DataFrame:
+        """Add demand at boundary points, and return their generation; a tie line has none."""
+        lines = self.network.get_boundary_lines(all_attributes=True)
+        lines = lines[~lines["paired"].astype(bool) & lines["connected"].astype(bool)]
+        at = self.buses.at([f"boundary of {key}" for key in lines.index])
+        self.buses.add(at, _complex(lines["p0"], lines["q0"]))
+        units = self.network.get_boundary_lines_generation(all_attributes=True)
+        at, lines = at[lines.index.isin(units.index)], lines[lines.index.isin(units.index)]
+        units = units.loc[lines.index]
+        controls = units["voltage_regulator_on"].to_numpy(dtype=bool)
+        fixed = -_complex(units["target_p"], units["target_q"].fillna(0.0))
+        self.buses.add(np.where(controls, -1, at), fixed)
+        own = units[controls]
+        p = own["target_p"], own["min_p"], own["max_p"]
+        endless = np.full(len(own), np.inf)
+        q = -endless, endless
+        return _units("boundary line", lines[controls], at[controls], p, q, own["target_v"])
 
-    def _hvdc(self) -> None:
-        """Add converter stations: at their set points, with voltage control where they have it."""
-        power = _converter_power(self.network)
-        for station in self.network.get_vsc_converter_stations(all_attributes=True).itertuples():
-            bus, p = self._bus(station), power.get(station.Index, 0.0)
-            if station.voltage_regulator_on:
-                q = station.min_q_at_target_p, station.max_q_at_target_p
-                vm = self._set_point(station, bus) if bus >= 0 else 1.0
-                self._add(("converter", station), bus, (-p, -p, -p), q, vm)
-            else:
-                self._demand(bus, p, -_known(station.target_q))
-        for station in self.network.get_lcc_converter_stations(all_attributes=True).itertuples():
-            p = power.get(station.Index, 0.0)
-            factor = abs(station.power_factor) or 1.0
-            self._demand(self._bus(station), p, abs(p) * np.sqrt(max(factor**-2 - 1.0, 0.0)))
+    def _hvdc(self) -> pd.DataFrame:
+        """Add LCC stations as demand, and VSC stations without voltage control; return the rest."""
+        power = pd.Series(_converter_power(self.network), dtype=float)
+        lcc = self.network.get_lcc_converter_stations(all_attributes=True)
+        p = power.reindex(lcc.index, fill_value=0.0)
+        factor = lcc["power_factor"].abs().replace(0.0, 1.0)
+        q = p.abs() * np.sqrt(np.maximum(factor**-2.0 - 1.0, 0.0))
+        self.buses.add(self.buses.connected(lcc), _complex(p, q))
+        vsc = self.network.get_vsc_converter_stations(all_attributes=True)
+        at, p = self.buses.connected(vsc), power.reindex(vsc.index, fill_value=0.0)
+        controls = vsc["voltage_regulator_on"].to_numpy(dtype=bool)
+        fixed = _complex(p, -vsc["target_q"].fillna(0.0))
+        self.buses.add(np.where(controls, -1, at), fixed)
+        vm = self._set_points(vsc, at, controls & (at >= 0))[controls]
+        vsc, p = vsc[controls], p[controls]
+        q = vsc["min_q_at_target_p"], vsc["max_q_at_target_p"]
+        return _units("converter", vsc, at[controls], (-p, -p, -p), q, vm)
 
-    def _static_var(self) -> None:
-        """Add static var compensators: with voltage control as a generator of reactive power."""
-        frame = self.network.get_static_var_compensators(all_attributes=True)
-        for svc in frame.itertuples():
-            bus, running = self._bus(svc), svc.regulating
-            if running and svc.regulation_mode == "VOLTAGE":
-                vm = self._set_point(svc, bus) if bus >= 0 else 1.0
-                q = svc.b_min * vm**2, svc.b_max * vm**2
-                self._add(("svc", svc), bus, (0.0, 0.0, 0.0), q, vm)
-            elif running:
-                self._demand(bus, 0.0, -_known(svc.target_q))
+    def _static_var(self) -> pd.DataFrame:
+        """Add compensators of reactive power as demand; return those with voltage control."""
+        svc = self.network.get_static_var_compensators(all_attributes=True)
+        at, running = self.buses.connected(svc), svc["regulating"].to_numpy(dtype=bool)
+        controls = running & (svc["regulation_mode"] == "VOLTAGE").to_numpy()
+        fixed = _complex(0.0 * svc["b_min"], -svc["target_q"].fillna(0.0))
+        self.buses.add(np.where(running & ~controls, at, -1), fixed)
+        vm = self._set_points(svc, at, controls & (at >= 0))[controls]
+        svc, none = svc[controls], np.zeros(controls.sum())
+        q = svc["b_min"] * vm**2, svc["b_max"] * vm**2
+        return _units("svc", svc, at[controls], (none, none, none), q, vm)
 
     def table(self) -> Floats:
-        """Return MATPOWER's generator table."""
-        return self.numbered(mpc.GEN_COLUMNS, (mpc.GEN_BUS,))
+        """Return MATPOWER's generator table; a unit without a bus is given the first."""
+        numbers, units = self.buses.numbers(), self.units
+        at = units["at"].to_numpy(dtype=np.int64)
+        first = numbers.iloc[0] if len(numbers) else 0
+        table = np.zeros((len(units), mpc.GEN_COLUMNS))
+        table[:, mpc.GEN_BUS] = first
+        table[at >= 0, mpc.GEN_BUS] = numbers.loc[self.buses.root[at[at >= 0]]]
+        power = units[["p", "pmin", "pmax", "qmin", "qmax"]].to_numpy(dtype=float)
+        limited = np.where(np.abs(power) >= UNSET, np.copysign(np.inf, power), power)
+        table[:, [mpc.PG, mpc.PMIN, mpc.PMAX, mpc.QMIN, mpc.QMAX]] = BASE_MVA * limited
+        vm = units["vm"].to_numpy(dtype=float)
+        table[:, mpc.VG], table[:, mpc.GEN_STATUS] = np.where(vm > 0, vm, 1.0), at >= 0
+        return table
 
 
-def _endless(value: float) -> float:
-    """Return a limit, infinite where PowSyBl has the largest double."""
-    return float(np.copysign(np.inf, value)) if abs(value) >= UNSET else float(value)
+ENDS = ("min", "max")
 
 
-def _known(value: float) -> float:
-    return 0.0 if np.isnan(value) else float(value)
+def _units(kind: str, source: pd.DataFrame, at: Ints, p: Any, q: Any, vm: Any) -> pd.DataFrame:
+    """Return generators: their places, p with its limits, limits of q, and voltages."""
+    values = dict(zip(("p", "pmin", "pmax", "qmin", "qmax"), (*p, *q), strict=True))
+    return _elements(kind, source, values | {"at": at, "vm": vm})
+
+
+def _complex(p: Any, q: Any) -> Complexes:
+    return np.asarray(p, dtype=float) + 1j * np.asarray(q, dtype=float)
 
 
 def _converter_power(network: PowsyblNetwork) -> dict[str, float]:
@@ -544,13 +512,17 @@ def network_tables(network: PowsyblNetwork) -> PowsyblTables:
     """Return the tables of a network, which is not changed."""
     with in_per_unit(network):
         buses = Buses(network)
-        branches = Branches(network, buses)
+        branches = _branches(network, buses)
+        limits = _ratings(network.get_loading_limits(all_attributes=True))
+        branch, joined = _branch_table(branches, buses, limits)
         gens = Injections(network, buses)
-        notes = network_notes(network, branches.joined, gens.remote)
-        names, loads = buses.named(), buses.by_number(gens.loads)
-        tables = buses.table(), branches.table(), gens.table()
-        sources = SourceNames(names, tuple(branches.names), tuple(gens.names))
-        ids = branches.ids, gens.ids
+        notes = network_notes(network, joined, gens.remote)
+        (branch_names, branch_ids), (gen_names, gen_ids) = map(_identified, (branches, gens.units))
+        sources = SourceNames(buses.named(), branch_names, gen_names)
+        numbers, loads = buses.numbers(), dict[int, list[str]]()
+        for at, key in gens.loads.items():
+            loads.setdefault(int(numbers[buses.root[at]]), []).append(key)
+        tables, ids = (buses.table(), branch, gens.table()), (branch_ids, gen_ids)
         return PowsyblTables(*tables, sources, buses.groups(), notes, *ids, loads)
 
 
