@@ -35,7 +35,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
-from gridpriv.core.arrays import Bools, Floats, Ints, last_of_each
+from gridpriv.core.arrays import Bools, Complexes, Floats, Ints, last_of_each
 from gridpriv.grid.case import Case
 from gridpriv.grid.network import (
     BranchAdmittance,
@@ -360,12 +360,12 @@ def _near_previous_state(before: PreContingency, outage: Outage) -> AcState | No
     dispatch, deenergized = before.dispatch, outage.deenergized
     whole = in_service.all() and not deenergized.any()
     grid = before.grid if whole else _remaining(before, outage)
-    admittance = _admittance(before, outage)
-    low, high = reactive_limits(grid, start.voltage, 0.0)
+    admittance, voltage = _admittance(before, outage), _start(before, outage)
+    low, high = reactive_limits(grid, voltage, 0.0)
     equations = replace(grid.equations, injected=admittance, q_low=low, q_high=high)
     start_regulation = np.zeros(len(grid.interchange)), np.zeros(len(grid.reference))
     try:
-        result = solve_power_flow(equations, before.grid.jacobian, start.voltage, *start_regulation)
+        result = solve_power_flow(equations, before.grid.jacobian, voltage, *start_regulation)
     except PowerFlowError:
         return None
     voltage, alpha = np.where(deenergized, 0.0, result.voltage), result.alpha
@@ -383,6 +383,20 @@ def _near_previous_state(before: PreContingency, outage: Outage) -> AcState | No
     output = dispatch.pg[in_service] + regulation, share_reactive(case, generated)
     state = AcState.of(case, voltage, served, output, regulation, deenergized)
     return replace(state, mismatch=result.mismatch, power_flows=1)
+
+
+def _start(before: PreContingency, outage: Outage) -> Complexes:
+    """Return the voltages before the outage; de-energized buses have that of their supply.
+
+    No current flows to them. From their own angles, which phase shifts may turn away from that of
+    the supply, Newton's method can end at a short circuit there.
+    """
+    voltage, deenergized = before.state.voltage, outage.deenergized
+    if not deenergized.any():
+        return voltage
+    (branch,) = outage.branches
+    f, t = before.case.f_bus[branch], before.case.t_bus[branch]
+    return np.where(deenergized, voltage[f if deenergized[t] else t], voltage)
 
 
 def _remaining(before: PreContingency, outage: Outage) -> AreaGrid:

@@ -300,6 +300,20 @@ def test_an_island_without_generation_or_demand_is_de_energized():
     assert state.pg == pytest.approx([0.4]) and state.shed_mw == 0.0
 
 
+@pytest.mark.parametrize("degrees", [30.0, 150.0, 180.0, -150.0])
+def test_a_transformer_outage_leaves_the_grid_that_fed_it_with_less_load(degrees):
+    """Whatever the vector group of a transformer, its feeding line loses the load behind it."""
+    case = chain3()
+    small = {"x": np.array([0.1, 1.0]), "shift": np.array([0.0, np.deg2rad(degrees)])}
+    fed = replace(case, pmax=np.array([1.0, 0.0]), pg=np.array([0.6, 0.0]), **small)
+    before = analysed(fed)
+    state = post_contingency(before, Outage.of(before, single("branch:2")))
+    # r = 0, x = 0.1, v_1 = 1: the line carries 0.3 + 0.03j to bus 2 alone
+    v2 = np.roots([1.0, 0.0, 2 * 0.1 * 0.03 - 1.0, 0.0, 0.1**2 * (0.3**2 + 0.03**2)]).max()
+    assert state.vm == pytest.approx([1.0, v2.real, 0.0], abs=1e-6)
+    assert state.s_from[0].real == pytest.approx(0.3, abs=1e-6)
+
+
 def test_an_outage_of_every_generator_sheds_all_demand():
     before = analysed(chain3())
     outcome = assess(before, Contingency("both", "multiple", ("gen:1", "gen:2")))
