@@ -221,11 +221,16 @@ def _same_grid(case: Case, other: Case) -> None:
 
 def _take_out(net: Any, link: PandapowerLink, case: Case) -> None:
     """Take the elements out of service that the case no longer has (outages)."""
+    from pandapower import create_switch
+
     for elements, rows in ((link.branch, case.branch_row), (link.gen, case.gen_row)):
         in_service = {elements[row - 1] for row in rows.tolist()}
         for element in set(elements) - in_service:
             if element.table == "switch":
                 net.switch.loc[element.index, "closed"] = False
+            elif element.side:  # a transformer's other windings stay in service
+                bus = int(net.trafo3w.at[element.index, f"{element.side}_bus"])
+                create_switch(net, bus, element.index, et="t3", closed=False)
             else:
                 net[element.table].loc[element.index, "in_service"] = False
 

@@ -337,3 +337,24 @@ def test_a_dispatch_without_power_flow_has_set_points_and_no_results() -> None:
     assert filled.load.p_mw.sum() == pytest.approx(60.0 * 259.0)
     assert filled.res_bus.vm_pu.dropna().empty
     assert filled.res_shed.p_mw.tolist() == [0.0] * 14
+
+
+@pytest.mark.parametrize("out", [("lv",), ("mv",), ("mv", "lv")])
+def test_an_outage_of_sides_of_a_three_winding_transformer_leaves_the_others(
+    out: tuple[str, ...],
+) -> None:
+    net = pp.create_empty_network(sn_mva=100.0)
+    hv, mv, lv = (pp.create_bus(net, kv) for kv in (110.0, 20.0, 10.0))
+    trafo = pp.create_transformer3w(net, hv, mv, lv, "63/25/38 MVA 110/20/10 kV")
+    net.trafo3w[["pfe_kw", "i0_percent"]] = 0.0  # the case has no-load losses at the buses
+    pp.create_ext_grid(net, hv, 1.02)
+    loads = {"mv": pp.create_load(net, mv, 12.0, 4.0), "lv": pp.create_load(net, lv, 5.0, 1.0)}
+    case = case_from_pandapower(net)
+    elements = convert_net(net).link.branch
+    rows = tuple(f"branch:{k}" for k, e in enumerate(elements, 1) if e.side in out)
+    settings = gridpriv.make_settings(mechanism="none", rounds=3, solver="clarabel", outage=rows)
+    filled = run(case, gridpriv.partition(case, 1), settings).to_pandapower(net)
+    kept = sum(net.load.p_mw[load] for side, load in loads.items() if side not in out)
+    served = power_flow(filled).res_ext_grid.p_mw[0]
+    assert kept - 1e-6 < served < kept + 0.1
+    assert filled.trafo3w.in_service[trafo]
