@@ -343,8 +343,8 @@ def _compared_numbers(
     yield from _compared("bus", before, after, buses_before, buses_after, before.bus_id)
     from gridpriv.grid.network import bus_admittance  # imports scipy
 
-    old = bus_admittance(before)[buses_before][:, buses_before]
-    new = bus_admittance(after)[buses_after][:, buses_after]
+    old = before.base_mva * bus_admittance(before)[buses_before][:, buses_before]
+    new = after.base_mva * bus_admittance(after)[buses_after][:, buses_after]
     change = np.abs(old - new)
     scale = float(np.abs(old).max()) or 1.0
     count = len(np.unique((change > ROUNDING * scale).nonzero()[0]))
@@ -366,14 +366,18 @@ def _compared(
     """Yield the differences of the values of a table, with its elements in the given orders."""
     for row in mpc.CASE_VALUES:
         if row["table"] == table and row["label"]:
-            columns = getattr(before, row["field"]), getattr(after, row["field"])
-            orders = zip(columns, (order_before, order_after), strict=True)
-            old, new = (np.zeros(len(at)) if v is None else v[at] for v, at in orders)
-            unit = row["unit"]
-            scale = before.base_mva if unit in mpc.POWERS else 1.0
-            scale = float(np.degrees(1.0)) if unit == "degree" else scale
+            old = _shown(before, row["field"], row["unit"], order_before)
+            new = _shown(after, row["field"], row["unit"], order_after)
             label = "bus " if table == "bus" else f"{table}:"
-            yield _difference(row["label"], old, new, (label, names[order_before]), (scale, unit))
+            yield _difference(row["label"], old, new, (label, names[order_before]), row["unit"])
+
+
+def _shown(case: Case, field: str, unit: str, order: Ints) -> Floats:
+    """Return a column in its unit: MW, MVAr, MVA, degrees, or as it is in the case."""
+    values = getattr(case, field)
+    scale = case.base_mva if unit in mpc.POWERS else 1.0
+    scale = float(np.degrees(1.0)) if unit == "degree" else scale
+    return np.zeros(len(order)) if values is None else np.asarray(scale * values[order])
 
 
 def _branch_order(case: Case, place: Ints) -> Ints:
@@ -388,7 +392,7 @@ def _gen_order(case: Case, place: Ints) -> Ints:
 
 
 def _difference(
-    label: str, old: Floats, new: Floats, elements: tuple[str, Ints], shown_in: tuple[float, str]
+    label: str, old: Floats, new: Floats, elements: tuple[str, Ints], unit: str
 ) -> Difference:
     """Return the difference of two columns, relative to the largest number of the first."""
     finite = np.isfinite(old) & np.isfinite(new)
@@ -400,8 +404,8 @@ def _difference(
     count, largest, example = int((change > ROUNDING).sum()), float(change.max(initial=0.0)), ""
     if count:
         at = int(np.argmax(change))
-        (kind, names), (factor, unit) = elements, shown_in
-        example = f"{kind}{names[at]}: {old[at] * factor:.6g} to {new[at] * factor:.6g} {unit}"
+        kind, names = elements
+        example = f"{kind}{names[at]}: {old[at]:.6g} to {new[at]:.6g} {unit}"
     if all_lost or unlimited:
         return _row(label, "lost", count, None, example)
     return _outcome(label, count, largest, example)
@@ -421,7 +425,7 @@ def _row(
 def _texts(before: Case, after: Case) -> Iterator[Difference]:
     """Yield costs, references, groups, names and coordinates."""
     texts = (
-        ("generator costs", before.cost, after.cost),
+        ("generator costs", tuple(map(_curve, before.cost)), tuple(map(_curve, after.cost))),
         ("reference buses", before.reference.any(), after.reference.any()),
         ("bus names", before.names.bus, after.names.bus),
         ("branch names", before.names.branch, after.names.branch),
@@ -438,9 +442,19 @@ def _texts(before: Case, after: Case) -> Iterator[Difference]:
         count = len(old) if isinstance(old, tuple | dict) else 1
         if not new:
             yield _row(label, "lost", count)
+        elif isinstance(old, np.bool_ | bool) or old == new:
+            yield _row(label, "kept", 0)
         else:
-            alike = isinstance(old, np.bool_ | bool) or old == new
-            yield _row(label, "kept" if alike else "changed", 0 if alike else count)
+            if isinstance(old, tuple) and isinstance(new, tuple) and len(new) == count:
+                count = sum(a != b for a, b in zip(old, new, strict=True))
+            yield _row(label, "changed", count)
+
+
+def _curve(cost: GenCost) -> tuple[float, ...]:
+    """Return a cost's model and values, a polynomial without leading zeros."""
+    if cost.model == PIECEWISE:
+        return cost.model, *cost.values
+    return cost.model, *np.trim_zeros(np.array(cost.values), "f").tolist()
 
 
 class CaseFile(Row):

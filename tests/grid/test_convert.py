@@ -145,6 +145,43 @@ def test_the_account_finds_every_change(case14: Case) -> None:
     }
 
 
+def test_values_of_files_on_different_bases_are_compared_in_mw(
+    case14: Case, tmp_path: Path
+) -> None:
+    """pandapower's default base of 1 MVA is read as 100 MVA, which changes no MW."""
+    case = replace(
+        case14,
+        base_mva=1.0,
+        rate=np.full(case14.n_branch, 90.0),
+        r=case14.r / 100.0,
+        x=case14.x / 100.0,
+        **{
+            name: getattr(case14, name) * 100.0
+            for name in ("pd", "qd", "gs", "bs", "b", "pg", "pmin", "pmax", "qmin", "qmax")
+        },
+    )
+    (tmp_path / "own.m").write_text(matpower_text(case))
+    result = convert(tmp_path / "own.m", tmp_path / "own.json")
+    assert (result.before.base_mva, result.after.base_mva) == (1.0, 100.0)
+    rows = {row.field: row for row in result.differences}
+    for field in (
+        "demand, active",
+        "ratings, permanent (A)",
+        "active limits, upper",
+        "admittances (impedance, charging, taps, phase shifts)",
+    ):
+        assert rows[field].status == "kept", rows[field]
+
+
+def test_changed_costs_are_counted_by_generator(case14: Case, tmp_path: Path) -> None:
+    piecewise, linear = GenCost(1, (0.0, 50.0, 100.0, 2050.0)), GenCost(2, (30.0, 0.0))
+    costs = (piecewise, linear, *case14.cost[2:])  # a net has no place for 50 $/h at no load
+    (tmp_path / "own.m").write_text(matpower_text(replace(case14, cost=costs)))
+    result = convert(tmp_path / "own.m", tmp_path / "own.json")
+    row = next(row for row in result.differences if row.field == "generator costs")
+    assert (row.status, row.count) == ("changed", 1)
+
+
 def test_formats_and_places_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"ending of the file to write = '\.csv': must be"):
         convert("case14", tmp_path / "a.csv")
