@@ -233,6 +233,81 @@ def test_random_grids_run_what_enumeration_runs(tmp_path, unlimited, two_islands
         assert total(running) <= best * (1 + 3e-4)
 
 
+def three_units():
+    """Return case9 with linear costs: unit 1 always runs, units 2 and 3 have no-load costs."""
+    costs = ((20.0, 0.0), (30.0, 300.0), (45.0, 150.0))
+    return replace(
+        load_case("case9"),
+        pmin=np.array([0.0, 0.2, 0.1]),
+        pmax=np.array([2.5, 1.0, 1.0]),
+        cost=tuple(GenCost(POLYNOMIAL, pair) for pair in costs),
+    )
+
+
+@pytest.mark.parametrize(
+    ("need", "up", "down", "third"),
+    [
+        ((0.5, 0.5, 1.0, 1.0), 0.1, 9.0, [0, 0, 1, 1]),
+        ((1.0, 1.0, 0.5, 0.5), 9.0, 0.1, [1, 1, 0, 0]),
+        ((0.5, 0.5, 1.0, 1.0), 9.0, 0.1, [0, 0, 0, 0]),
+        ((1.0, 1.0, 0.5, 0.5), 0.1, 9.0, [0, 0, 0, 0]),
+    ],
+)
+def test_a_unit_runs_where_another_cannot_follow_the_need_upwards_or_downwards(
+    tmp_path, need, up, down, third
+):
+    """Unit 1 covers 50 MW and 100 MW, but reaches only 60 MW within an hour of 50 MW."""
+    case = three_units().without(("gen:2",))
+    ramps = {"ramp_up": np.array([up, 9.0]), "ramp_down": np.array([down, 9.0])}
+    given = replace(chronology(case, tmp_path, "3,0,0,0\n"), **ramps)
+    running = commitment(case, given, unlimited_grid(case, need))
+    assert running[:, 1].astype(int).tolist() == third
+
+
+def dc_dispatch(case, need, low, high, on, voll=1e4):
+    """Return the least cost in $/h of one step by a DC optimal power flow in angles, in MW."""
+    n, g, m = case.n_bus, case.n_gen, case.n_branch
+    ends = np.zeros((m, n))
+    ends[np.arange(m), case.f_bus], ends[np.arange(m), case.t_bus] = 1.0, -1.0
+    flows = 100 * ends / case.x[:, None]
+    at = np.zeros((n, g))
+    at[case.gen_bus, np.arange(g)] = 1.0
+    balance = np.hstack([at, np.eye(n), -np.eye(n), -ends.T @ flows])
+    limits = np.hstack([np.zeros((m, g + 2 * n)), flows])
+    costs = [cost.values for cost in case.cost]
+    price = np.r_[[c[0] for c in costs], np.full(n, voll), np.full(n, voll / 100), np.zeros(n)]
+    bounds = [(100 * a * r, 100 * b * r) for a, b, r in zip(case.pmin, case.pmax, on, strict=True)]
+    bounds += [(0, p) for p in need.tolist()] + [(0, None)] * n + [(None, None)] * n
+    right = np.r_[high, -low]
+    solved = linprog(price, np.vstack([limits, -limits]), right, balance, need, bounds)
+    assert solved.status == 0
+    return solved.fun + sum(c[1] for c, r in zip(costs, on, strict=True) if r)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_units_run_as_the_best_dc_dispatch_within_limits_of_flows(tmp_path, seed):
+    """Limits differ by direction, and unit 1 alone would exceed them with most of the demands."""
+    rng, case = np.random.default_rng(seed), three_units()
+    need = np.zeros((4, case.n_bus))
+    need[:, 3:] = 100 * rng.uniform(0.05, 0.45, (4, 6))
+    high, low = 100 * rng.uniform(0.5, 1.1, (2, case.n_branch)) * [[1.0], [-1.0]]
+    starts = rng.uniform(0, 300, 2)
+    text = "".join(f"{g + 2},{cost},0,0\n" for g, cost in enumerate(starts.tolist()))
+    limits = (np.tile(side / 100, (4, 1)) for side in (low, high))
+    grid = LinearGrid(DcPowerFlow.of(case), need / 100, *limits)
+    running = commitment(case, chronology(case, tmp_path, text), grid)
+    choices = [(1, *pair) for pair in product((0, 1), repeat=2)]
+    step = {(t, on): dc_dispatch(case, need[t], low, high, on) for t in range(4) for on in choices}
+
+    def total(schedule):
+        began = (np.diff(np.array(schedule)[:, 1:], axis=0) > 0).sum(axis=0)
+        return sum(step[t, on] for t, on in enumerate(schedule)) + began @ starts
+
+    ours = total([tuple(on) for on in running.astype(int).tolist()])
+    assert ours <= min(map(total, product(choices, repeat=4))) * (1 + 2e-4)
+    assert any(step[t, (1, 0, 0)] > step[t, (1, 1, 1)] for t in range(4)), "limits require a unit"
+
+
 @pytest.mark.parametrize(
     ("name", "outages"),
     [("case30", ()), ("case9", ("branch:1", "branch:4")), ("case39", ("branch:3", "gen:2"))],
