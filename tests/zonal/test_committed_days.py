@@ -97,7 +97,7 @@ def two_buses(most="200", least="60", second="50 30", costs=FREE_TO_RUN):
     return TWO_BUSES.format(most=most, least=least, second=second, costs=costs)
 
 
-def committed(folder, text, scales, starts, ramps=None):
+def committed(folder, text, scales, starts, ramps=None, hours=1.0, reserves=None):
     """Return the series, its chronology and the result of a day with a commitment."""
     (folder / "grid.m").write_text(text)
     (folder / "day.csv").write_text(
@@ -111,9 +111,13 @@ def committed(folder, text, scales, starts, ramps=None):
     if ramps is not None:
         (folder / "ramps.csv").write_text(f"gen,up_mw_per_hour,down_mw_per_hour\n{ramps}\n")
         given["ramps"] = folder / "ramps.csv"
+    if reserves is not None:
+        header = "gen,up_mw,down_mw,up_price,down_price\n"
+        (folder / "reserves.csv").write_text(header + reserves)
+        given["reserves"] = folder / "reserves.csv"
     case = load_case(folder / "grid.m")
     series = read_demand_series(folder / "day.csv", case)
-    chronology = Chronology.of(case, steps=len(scales), **given)
+    chronology = Chronology.of(case, steps=len(scales), hours=hours, **given)
     settings = make_settings(objective="cost", mechanism="none", seed=1)
     whole = Zoning(("all",), np.zeros(case.n_bus, np.int64), "one zone")
     return run_series(series, whole, settings, chronology=chronology)
@@ -205,6 +209,40 @@ def test_a_congested_day_costs_what_the_best_schedule_does(tmp_path, seed):
     states = [step.physical for step in result.results]
     assert [state["status"] for state in states] == ["feasible"] * 3
     assert sum(state["cost"] for state in states) + begun == pytest.approx(best, rel=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("reactive", "scales", "start", "hours", "second"),
+    [
+        (80, (1, 1), 10, 1.0, [1, 1]),  # losses rise by more than off saves
+        (50, (1.1, 0.95, 1.1), 30, 1.0, [1, 1, 1]),  # off in the second step saves 15 $
+        (50, (1.1, 0.95, 1.1), 25, 2.0, [1, 0, 1]),  # 29 $
+        (0, (1.1, 0.95, 1.1), 60, 2.0, [1, 0, 1]),  # 70 $
+    ],
+)
+def test_starts_and_the_losses_of_the_committed_units_are_weighed(
+    tmp_path, reactive, scales, start, hours, second
+):
+    """Without the second unit the first one supplies all reactive power, at higher losses."""
+    text = two_buses("200" if len(scales) == 2 else "110", "0", "50 10")
+    text = text.replace("1 100 10 0", f"1 100 {reactive} 0").replace("0.0001 0.01", "0.04 0.05")
+    result = committed(tmp_path, text, scales, {2: start}, hours=hours)
+    best, _ = enumerated(result.series, {2: start / hours})
+    assert result.plan.running[:, 1].astype(int).tolist() == second
+    begun = start / hours * (np.diff(second) > 0).sum()
+    states = [step.physical for step in result.results]
+    assert [state["status"] for state in states] == ["feasible"] * len(scales)
+    assert sum(state["cost"] for state in states) + begun == pytest.approx(best, rel=1e-5)
+
+
+@pytest.mark.parametrize(("price", "second"), [(4, [1, 1]), (1, [0, 0])])
+def test_the_price_of_reserves_of_the_other_unit_is_weighed(tmp_path, price, second):
+    """Off, the second unit saves 11 $/h, but its 5 MW of reserve were free."""
+    text = two_buses("200", "0", "50 10").replace("0.0001 0.01", "0.04 0.08")
+    text = text.replace("1 100 10 0", "1 100 50 0")
+    held = f"required,5,0,0,0\n1,5,0,{price},0\n2,5,0,0,0\n"
+    result = committed(tmp_path, text, (1, 1), {2: 0}, reserves=held)
+    assert result.plan.running[:, 1].astype(int).tolist() == second
 
 
 def test_a_commitment_sheds_no_load_that_all_units_serve(tmp_path):
