@@ -63,9 +63,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -123,10 +122,6 @@ class History:
                 f"p {self.p.shape}, q {self.q.shape}",
                 "two arrays (steps, buses) of one shape: every zone needs a bus and a step",
             )
-
-    def on_grid(self) -> History:
-        """Return the demand in whole steps, as secure noise needs."""
-        return History(self.zone, on_grid(self.p), on_grid(self.q))
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,80 +199,30 @@ def shape_sensitivity(features: Floats, weights: Floats) -> float:
     return float((weights @ np.abs(features[:, :1] + signed)).max())
 
 
-@dataclass(frozen=True, eq=False)
-class Noise:
-    """Releases of zones' values: charged, then drawn, and recorded.
-
-    Attributes
-    ----------
-    epsilon : float
-        Total of a zone, pure; inf for none.
-    beta : float
-        Adjacency distance, in the history's unit.
-    source : {'simulated', 'secure'}
-    steps : int
-        Of the history, T.
-    charge : callable
-        Called with a zone and a release before it is drawn.
-    drawn : dict of str to list of Release
-        Of every zone, so far.
-    """
-
-    epsilon: float
-    beta: float
-    source: str
-    steps: int
-    streams: NoiseStreams
-    charge: Charge
-    drawn: dict[str, list[Release]] = field(default_factory=dict)
-
-    def release(self, part: str, distance: float, moving: int = 1) -> Release:
-        """Return the release of a part that changes by ``distance`` between adjacent data.
-
-        ``moving`` numbers (pairs, in the norm ``box``) change, each with its rounding.
-        """
-        kind = "knorm" if part == "zone" else "laplace"
-        norm: Norm = "box" if kind == "knorm" else 1
-        text = f"{part} of a zone, one bus moves in every step"
-        if self.source == "secure":
-            distance += moving * 8.0 * (self.steps + 1) * STEP
-            text += f", with rounding to {STEP:.2g}"
-        scale = distance / (SHARES[part] * self.epsilon)
-        mechanism = make_mechanism(MECHANISMS[kind, self.source], scale, distance)
-        sensitivity = Sensitivity(distance, norm, text)
-        return Release(mechanism, sensitivity, distance)
-
-    def released(
-        self, z: int, zone: str, part: str, values: Floats, distance: float
-    ) -> tuple[Floats, float]:
-        """Return the released values of zone number z and the variance of their noise."""
-        releases = self.drawn.setdefault(zone, [])
-        if self.epsilon == math.inf or values.size == 0:
-            return values, 0.0
-        release = self.release(part, distance, values.size if part == "shape" else 1)
-        releases.append(release)
-        noisy = self.draw(zone, (z, list(SHARES).index(part)), release, values)
-        return noisy, release.mechanism.variance
-
-    def draw(self, zone: str, place: tuple[int, int], release: Release, values: Floats) -> Floats:
-        """Charge a release and return the values with noise."""
-        self.charge(zone, release)
-        return release.apply(values, lambda: self.streams.stream(place[0], 1, place[1]))
-
-
-def planned_releases(
+def zone_releases(
     past: Floats, weights: Floats, epsilon: float, beta: float, source: str
-) -> dict[Release, int]:
-    """Return the planned releases of a zone, from public numbers only."""
+) -> dict[str, Release]:
+    """Return the releases of a zone by part, from public numbers only; empty without noise.
+
+    Parameters are those of :func:`forecast_demand`.
+    """
     features, _ = orthonormal(past, past, weights)
-    noise = Noise(epsilon, beta, source, len(past), NoiseStreams(0), lambda *_: None)
-    shape_distance = beta * shape_sensitivity(features, weights)
-    parts = {"buses": beta, "zone": beta, "shape": shape_distance, "spread": beta}
-    return Counter(
-        noise.release(part, distance, features.shape[1] if part == "shape" else 1)
-        for part, distance in parts.items()
-        if distance > 0
-    )
+    shape = shape_sensitivity(features, weights)
+    # the distance in beta, and the numbers (pairs, in the norm box) that change
+    parts = {"buses": (1.0, 1), "zone": (1.0, 1), "shape": (shape, features.shape[1])}
+    releases = {}
+    for part, (factor, moving) in (parts | {"spread": (1.0, 1)}).items():
+        if epsilon == math.inf or factor == 0.0:
+            continue
+        norm: Norm = "box" if part == "zone" else 1
+        distance, text = factor * beta, f"{part} of a zone, one bus moves in every step"
+        if source == "secure":
+            distance += moving * 8.0 * (len(past) + 1) * STEP
+            text += f", with rounding to {STEP:.2g}"
+        kind = MECHANISMS["knorm" if norm == "box" else "laplace", source]
+        mechanism = make_mechanism(kind, distance / (SHARES[part] * epsilon), distance)
+        releases[part] = Release(mechanism, Sensitivity(distance, norm, text), distance)
+    return releases
 
 
 def forecast_demand(
@@ -322,19 +267,26 @@ def forecast_demand(
     """
     _check_numbers(histories, past, ahead)
     features, features_ahead = orthonormal(past, ahead, weights)
-    shape_distance = beta * shape_sensitivity(features, weights)
-    noise, most = Noise(epsilon, beta, source, len(past), NoiseStreams(seed), charge), math.inf
-    if epsilon < math.inf and source == "secure":
-        histories, most = [history.on_grid() for history in histories], LARGEST
+    releases = zone_releases(past, weights, epsilon, beta, source)
+    streams, most = NoiseStreams(seed), math.inf
+    if releases and source == "secure":
+        histories = [History(h.zone, on_grid(h.p), on_grid(h.q)) for h in histories]
+        most = LARGEST
+
+    def released(z: int, part: str, values: Floats) -> tuple[Floats, float]:
+        if part not in releases:
+            return values, 0.0
+        release, place = releases[part], list(SHARES).index(part)
+        charge(histories[z].zone, release)
+        noisy = release.apply(values, lambda: streams.stream(z, 1, place))
+        return noisy, release.mechanism.variance
+
     buses, zones, products = [], [], []
     for z, history in enumerate(histories):
-        p, q, zone = history.p.sum(axis=1), history.q.sum(axis=1), history.zone
-        buses.append(noise.released(z, zone, "buses", weights @ history.p, beta))
-        total = np.array([weights @ p, weights @ q])
-        zones.append(noise.released(z, zone, "zone", total, beta))
-        products.append(
-            noise.released(z, zone, "shape", features.T @ (weights * p), shape_distance)
-        )
+        p, q = history.p.sum(axis=1), history.q.sum(axis=1)
+        buses.append(released(z, "buses", weights @ history.p))
+        zones.append(released(z, "zone", np.array([weights @ p, weights @ q])))
+        products.append(released(z, "shape", features.T @ (weights * p)))
     levels = _levels(buses, zones)
     sums = [means[0].sum() for means, _, _ in levels]
     size = np.where(sums, sums, 1.0) if epsilon == math.inf else np.maximum(sums, beta)
@@ -351,14 +303,15 @@ def forecast_demand(
         coefficients = size[z] ** 2 * shape_errors[z]
         fitted_demand = np.clip(sums[z] * fitted[z], -most, most)
         gap = weights @ np.abs(history.p.sum(axis=1) - fitted_demand)
-        released_gap, variance = noise.released(z, history.zone, "spread", np.array([gap]), beta)
-        gap, level = float(released_gap[0]), levels[z][2]
-        residual, ratio = _residual(gap, variance, level, coefficients, abs(size[z]))
+        (gap,), variance = released(z, "spread", np.array([gap]))
+        level = levels[z][2]
+        residual, ratio = _residual(float(gap), variance, level, coefficients, abs(size[z]))
         # of the coefficients, from noise and, kept in part, from the residual
         drawn = ratio * coefficients + residual / left * retention[z] ** 2 * sampled[0]
         fixed = level + residual / left * (1.0 + sampled[1])
         errors.append(np.sqrt(fixed + features_ahead**2 @ drawn))
-    return _assembled(levels, sums, relative, np.array(errors), noise.drawn, epsilon)
+    drawn = {history.zone: tuple(releases.values()) for history in histories}
+    return _assembled(levels, sums, relative, np.array(errors), drawn, epsilon)
 
 
 def _check_numbers(histories: Sequence[History], past: Floats, ahead: Floats) -> None:
@@ -506,7 +459,7 @@ def _assembled(
     sums: Sequence[float],
     relative: Floats,
     errors: Floats,
-    releases: Mapping[str, Sequence[Release]],
+    releases: Mapping[str, tuple[Release, ...]],
     epsilon: float,
 ) -> Forecast:
     """Return the forecast of levels times shapes, with the errors of both."""
@@ -521,17 +474,15 @@ def _assembled(
         np.concatenate(spreads, axis=2),
         np.array(sums)[:, None] * relative,
         errors,
-        {zone: tuple(result) for zone, result in releases.items()},
+        releases,
         epsilon,
     )
 
 
 def pinball_loss(actual: Floats, quantiles: Mapping[float, Floats]) -> float:
     """Return the mean pinball loss over levels and values, in the unit of the values."""
-    losses = []
-    for level, predicted in quantiles.items():
-        gap = actual - predicted
-        losses.append(np.maximum(level * gap, (level - 1.0) * gap).mean())
+    gaps = {level: actual - predicted for level, predicted in quantiles.items()}
+    losses = [np.maximum(level * gap, (level - 1.0) * gap).mean() for level, gap in gaps.items()]
     return float(np.mean(losses))
 
 

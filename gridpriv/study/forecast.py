@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -232,9 +233,10 @@ def forecast_series(
         if settings.model == "network":
             past, ahead = learning.network_features(past, ahead, 0)
         if charge is not None:  # a run beyond its grant is refused before it draws
-            planned = learning.planned_releases(
+            releases = learning.zone_releases(
                 past, weights, settings.total, adjacency.beta, settings.noise
             )
+            planned = Counter(releases.values())
             charge.ledger.plan({zone: charge.cost(zone, planned) for zone in zoning.names})
         forecast = learning.forecast_demand(
             [

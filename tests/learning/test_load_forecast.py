@@ -25,12 +25,13 @@ from gridpriv.learning.forecast import (
     mape,
     orthonormal,
     pinball_loss,
-    planned_releases,
     recency,
     shape_sensitivity,
+    zone_releases,
 )
 from gridpriv.power.prior import public_demand, zone_prior
 from gridpriv.power.zone import make_network, make_zones
+from gridpriv.privacy.release import Release
 from gridpriv.study.forecast import DemandForecast, Forecasting
 
 TIMES = [stamp.isoformat() for stamp in pd.date_range("2026-03-01", periods=21 * 24, freq="h")]
@@ -102,18 +103,28 @@ def test_every_release_moves_by_no_more_than_its_distance(monkeypatch):
     q[:, 1] -= beta * signs
     neighbour = [History("zone 0", p, q), whole[1]]
 
-    def watch(self, zone, place, release, values):
-        seen.append((zone, release, values.copy()))
-        noise = self.streams.stream(place[0], 1, place[1]).laplace(size=values.shape)
-        return values + release.mechanism.scale * noise
+    def watch(release, values, stream):
+        seen.append((release, values.copy()))
+        return values + release.mechanism.scale * stream().laplace(size=values.shape)
 
-    monkeypatch.setattr("gridpriv.learning.forecast.Noise.draw", watch)
-    features = calendar(TIMES)
+    monkeypatch.setattr(Release, "apply", watch)
+    features, zones = calendar(TIMES), []
     for data in (whole, neighbour):
         # the spread is compared at one forecast: releases before it are the same by assumption
-        forecast_demand(data, features, features[:5], RECENT, epsilon=1e9, beta=beta)
+        forecast_demand(
+            data,
+            features,
+            features[:5],
+            RECENT,
+            epsilon=1e9,
+            beta=beta,
+            charge=lambda zone, _: zones.append(zone),
+        )
     half = len(seen) // 2
-    for (zone, release, each), (_, _, other) in zip(seen[:half], seen[half:], strict=True):
+    assert zones[:half] == zones[half:]
+    for zone, (release, each), (_, other) in zip(
+        zones[:half], seen[:half], seen[half:], strict=True
+    ):
         if zone == "zone 1":
             continue
         gap = np.abs(each - other)
@@ -132,20 +143,28 @@ def test_under_secure_noise_the_rounding_of_sums_is_charged(monkeypatch):
     ]
     features, values, answers = calendar(TIMES), [], []
 
-    def watch(_, zone, __, release, value):
-        values.append((zone, release, value.copy()))
+    def watch(release, value, _):
+        values.append((release, value.copy()))
         if len(values) > len(answers):  # compared after the same releases
             answers.append(value + release.mechanism.scale)
         return answers[len(values) - 1]
 
-    monkeypatch.setattr("gridpriv.learning.forecast.Noise.draw", watch)
+    monkeypatch.setattr(Release, "apply", watch)
 
     def measured(data):
         values.clear()
+        zones = []
         forecast_demand(
-            data, features, features[:5], RECENT, epsilon=1.0, beta=beta, source="secure"
+            data,
+            features,
+            features[:5],
+            RECENT,
+            epsilon=1.0,
+            beta=beta,
+            source="secure",
+            charge=lambda zone, _: zones.append(zone),
         )
-        return [(r, v) for zone, r, v in values if zone == "zone 0"]
+        return [entry for zone, entry in zip(zones, values, strict=True) if zone == "zone 0"]
 
     own, changed = measured(exact), []
     signs = np.sign(features @ np.random.default_rng(4).normal(size=features.shape[1]))
@@ -182,7 +201,8 @@ def test_releases_add_up_to_the_total_and_are_charged_before_they_are_drawn():
         assert total == pytest.approx(0.5)
         assert sorted(r.mechanism.scale for r in own) == pytest.approx(
             sorted(
-                r.mechanism.scale for r in planned_releases(features, RECENT, 0.5, 1.0, "simulated")
+                r.mechanism.scale
+                for r in zone_releases(features, RECENT, 0.5, 1.0, "simulated").values()
             )
         )
 
