@@ -402,7 +402,9 @@ def attempted(datasets: Datasets, trial: Trial, tuning: Tuning | None = None) ->
             chosen = tune(dataset, trial.candidates, tuning)
             dataset, settings, shared = chosen.dataset, chosen.settings, chosen.shared
             row["tuned"] = chosen.choice
-        measure = MEASURES[trial.measure](dataset, settings) if trial.measure else None
+        measure = None
+        if trial.measure:
+            measure = MEASURES[trial.measure](make_task(dataset, settings, shared=shared)[0])
         result = learn(dataset, settings, measure or (lambda _: None), shared=shared)
         return _result_tables(row, result, measure)
 

@@ -441,3 +441,19 @@ def test_a_study_file_is_run_by_the_command(tmp_path, capsys):
     assert [row["method"] for row in rows] == ["a", "b"]
     chosen = read_study(tmp_path / "out").runs.tuned.tolist()
     assert "learning-rate" in chosen[0] and "of 2" in chosen[0] and chosen[1] == ""
+
+
+@pytest.mark.parametrize("intercept", ["on", "off"])
+def test_measures_compare_with_the_solution_of_the_trained_model(tmp_path, intercept):
+    """With an intercept and clipped features the reference has them too."""
+    settings = {"intercept": intercept, "norm": 4.0, "split": "writer", "clients": 5}
+    methods = (method_of({"name": "exact", "algorithm": "admm", "penalty": "0.5"}),)
+    errors = {}
+    for measure in ("normalized-error", "augmented-objective"):
+        plan = LearnPlan("lasso", methods, (), (0,), settings | {"rounds": 60}, measure=measure)
+        study = compare_learning(plan, tmp_path / measure)
+        assert study.runs["status"].tolist() == ["done"]
+        errors[measure] = study.tables["rounds"][measure.replace("-", "_")].dropna().tolist()
+    assert errors["normalized-error"][-1] < 1e-3
+    loss = study.runs["mean_objective"].iloc[0]
+    assert errors["augmented-objective"][-1] == pytest.approx(5 * loss, rel=0.05)

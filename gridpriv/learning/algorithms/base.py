@@ -35,15 +35,13 @@ from gridpriv.learning.clients import (
     Array,
     Clients,
     like,
-    make_clients,
     mean_gradient,
     mean_value,
     namespace,
     to_numpy,
 )
-from gridpriv.learning.datasets.base import Dataset, split
 from gridpriv.learning.modules import ModuleClients
-from gridpriv.learning.settings import LearnSettings, Regularizer, parse_regularizer
+from gridpriv.learning.settings import LearnSettings, Regularizer
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import NoiseRule
@@ -534,9 +532,8 @@ class NormalizedError:
 
     name = "normalized_error"
 
-    def __init__(self, dataset: Dataset, settings: LearnSettings) -> None:
-        clients = make_clients(dataset, split(dataset, settings.split, settings.clients, 0))
-        self._reference = solve(clients, parse_regularizer(settings.regularizer))
+    def __init__(self, task: Task) -> None:
+        self._reference = solve(task.linear_clients(), task.regularizer)
         self.values: list[float] = []
 
     def __call__(self, done: Round) -> None:
@@ -554,35 +551,30 @@ class AugmentedObjective:
 
     name = "augmented_objective"
 
-    def __init__(self, dataset: Dataset, settings: LearnSettings) -> None:
-        parts = split(dataset, settings.split, settings.clients, settings.seed)
-        self._clients = make_clients(dataset, parts)
-        self._regularizer = parse_regularizer(settings.regularizer)
-        self._penalty = settings.penalty.at(1)
-        shape = (self._clients.number, *self._clients.shape)
-        self._last: Floats = np.zeros(shape)
-        self._local: Floats = np.zeros(shape)
-        self._w: Floats = np.zeros(shape[1:])
+    def __init__(self, task: Task) -> None:
+        self._task, zeros = task, to_numpy(task.clients.zeros())
+        self._last, self._local, self._w = zeros, zeros, zeros[0]
         self.values: list[float] = []
 
     def __call__(self, done: Round) -> None:
         """Record the measure after a round."""
-        local = to_numpy(done.local)
-        self._local = self._local + (self._last if self._regularizer.kind == "l1" else local)
+        local, regularizer = to_numpy(done.local), self._task.regularizer
+        self._local = self._local + (self._last if regularizer.kind == "l1" else local)
         self._w, self._last = self._w + to_numpy(done.w), local
         if done.number % 10 and done.number != 1:
             self.values.append(math.nan)
             return
         mean, w = self._local / done.number, self._w / done.number
-        losses = self._clients.values(mean)
-        penalties = [self._regularizer.value(item) for item in mean]
-        sqrt = np.sqrt(((mean - w[None]) ** 2).sum(axis=(1, 2)))
-        self.values.append(float(np.sum(losses + penalties + self._penalty * sqrt)))
+        losses = self._task.clients.values(mean)
+        penalties = [regularizer.value(item) for item in mean]
+        distances = np.sqrt(((mean - w[None]) ** 2).sum(axis=(1, 2)))
+        penalty = self._task.settings.penalty.at(1)
+        self.values.append(float(np.sum(losses + penalties + penalty * distances)))
 
 
 Measure = NormalizedError | AugmentedObjective
 """Called with every round; its values are NaN where it has none."""
-MEASURES: Mapping[str, Callable[[Dataset, LearnSettings], Measure]] = {
+MEASURES: Mapping[str, Callable[[Task], Measure]] = {
     "normalized-error": NormalizedError,
     "augmented-objective": AugmentedObjective,
 }
