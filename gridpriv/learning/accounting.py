@@ -85,11 +85,9 @@ class SampleAdjacency:
         return 2.0 if self.kind == "replace-one" else 1.0
 
     def __str__(self) -> str:
-        change = {
-            "replace-one": "any other",
-            "zero-out": "a blank one, or back (sample counts are public)",
-        }
-        return f"any change of one sample of one client to {change[self.kind]}"
+        blank = "a blank one, or back (sample counts are public)"
+        other = "any other" if self.kind == "replace-one" else blank
+        return f"any change of one sample of one client to {other}"
 
 
 def protected(algorithm: str, kind: Kind, trust: str = "local") -> str:
@@ -114,29 +112,6 @@ COSTS = {"pure": 1, "zcdp": 2}  # kinds whose parameter grows with this power of
 
 
 @dataclass(frozen=True)
-class Sampled(Wrapped):
-    """Gaussian noise on a sum over a batch that its owner samples in secret.
-
-    Attributes
-    ----------
-    noise : Mechanism
-        Gaussian noise, of which a discrete one is a function (:class:`SecureGaussian`).
-    rate : float
-        Probability that a sample is in the batch.
-    kind : str
-        Of the charge: method of sampling, and adjacency
-        (:mod:`gridpriv.privacy.accounting`).
-    """
-
-    rate: float
-    kind: str = "sampled-gaussian"
-
-    def charge(self, distance: float) -> Charge:
-        """Return the sampled Gaussian mechanism at noise multiplier sigma/D2."""
-        return Charge(self.kind, self.noise.charge(distance).parameter, self.rate)
-
-
-@dataclass(frozen=True)
 class Amplification:
     """Amplification of a release by secret sampling.
 
@@ -145,11 +120,31 @@ class Amplification:
     rate : float
         Probability that a sample is in any of the release's batches, below 1.
     kind : str
-        Of the charge (:mod:`gridpriv.privacy.accounting`).
+        Of the charge: method of sampling, and adjacency
+        (:mod:`gridpriv.privacy.accounting`).
     """
 
     rate: float
     kind: str
+
+
+@dataclass(frozen=True)
+class Sampled(Wrapped):
+    """Gaussian noise on a sum over a batch that its owner samples in secret.
+
+    Attributes
+    ----------
+    noise : Mechanism
+        Gaussian noise, of which a discrete one is a function (:class:`SecureGaussian`).
+    amplified : Amplification
+    """
+
+    amplified: Amplification
+
+    def charge(self, distance: float) -> Charge:
+        """Return the sampled Gaussian mechanism at noise multiplier sigma/D2."""
+        plain = self.noise.charge(distance)
+        return Charge(self.amplified.kind, plain.parameter, self.amplified.rate)
 
 
 @dataclass(frozen=True)
@@ -196,10 +191,7 @@ class Tally:
 
     def distinct(self) -> list[Mapping[Charge, int]]:
         """Return the distinct charges of clients."""
-        by_content = {
-            frozenset(charge.items()): charge for charge in self.charges.values() if charge
-        }
-        return list(by_content.values())
+        return list({frozenset(c.items()): c for c in self.charges.values() if c}.values())
 
 
 def covering(release: Release) -> Release:
@@ -209,12 +201,8 @@ def covering(release: Release) -> Release:
     composes sampled releases, and a sampled release costs at most as much as one on all samples.
     """
     wider = release.sensitivity.value * (1.0 + MARGIN)
-    plain = release.mechanism
-    return replace(
-        release,
-        mechanism=plain.noise if isinstance(plain, Sampled) else plain,
-        sensitivity=replace(release.sensitivity, value=wider),
-    )
+    plain = release.mechanism.noise if isinstance(release.mechanism, Sampled) else release.mechanism
+    return replace(release, mechanism=plain, sensitivity=replace(release.sensitivity, value=wider))
 
 
 @lru_cache(maxsize=1024)
@@ -293,8 +281,7 @@ def _smallest(cost: Callable[[float], float], epsilon: float, least: float, most
     def excess(logarithm: float) -> float:
         return math.log(min(cost(math.exp(logarithm)) / epsilon, 1e3))
 
-    high = low = math.log(most)
-    tolerance = 1e-3
+    high, low, tolerance = math.log(most), math.log(most), 1e-3
     while excess(low) <= 0.0:  # narrow multipliers have wide loss distributions: from above
         if low <= math.log(least):
             return math.exp(low)
@@ -310,11 +297,8 @@ def classical_epsilon(multiplier: float, delta: float, mechanism: str) -> float:
     sqrt(2 ln(1.25/delta)) / multiplier, or 1 / multiplier for Laplace; inf without noise. It is no
     privacy statement.
     """
-    if multiplier == 0.0:
-        return math.inf
-    if mechanism == "laplace":
-        return 1.0 / multiplier
-    return math.sqrt(2.0 * math.log(1.25 / delta)) / multiplier
+    numerator = 1.0 if mechanism == "laplace" else math.sqrt(2.0 * math.log(1.25 / delta))
+    return numerator / multiplier if multiplier > 0.0 else math.inf
 
 
 def zcdp_total(charges: Mapping[Charge, int]) -> float:

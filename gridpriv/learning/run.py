@@ -43,6 +43,7 @@ from gridpriv.learning.algorithms.base import (
     Round,
     Task,
     Watch,
+    charged,
     make_algorithm,
     planned,
 )
@@ -287,7 +288,7 @@ def _recount(task: Task, draws: Sequence[int] | None) -> None:
         return
     algorithm = make_algorithm(task)
     for t, count in enumerate(times, start=1):
-        for client, release in algorithm.releases(t):
+        for client, release in charged(algorithm.releases(t)):
             task.tally.add(client, release, count)
 
 

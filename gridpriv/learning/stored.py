@@ -212,11 +212,8 @@ class TrainedModel:
     def save(self, path: str | Path) -> None:
         """Write the model; readable by its owner alone unless it is public."""
         described = asdict(self.description) | {"format": FORMAT, "version": version("gridpriv")}
-        text = json.dumps(json_ready(described))
-        buffer = io.BytesIO()
-        described_bytes = np.frombuffer(text.encode(), np.uint8)
-        np.savez_compressed(buffer, weights=self.weights, description=described_bytes)
-        write_bytes(Path(path), buffer.getvalue(), private=not self.description.public)
+        content = _archive(json_ready(described), {"weights": self.weights})
+        write_bytes(Path(path), content, private=not self.description.public)
 
 
 def load_model(path: str | Path) -> TrainedModel:
@@ -230,9 +227,8 @@ def load_model(path: str | Path) -> TrainedModel:
     path = Path(path)
     content = read_bytes(path, "model", LARGEST_MODEL)
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            weights = archive["weights"]
-            document = json.loads(archive["description"].tobytes())
+        document, arrays = _read_archive(content)
+        weights = arrays["weights"]
         if document.pop("format") != FORMAT:
             raise ValueError(f"format {document.get('format')}, {FORMAT} expected")
         document.pop("version")
@@ -241,7 +237,7 @@ def load_model(path: str | Path) -> TrainedModel:
         description = ModelDescription(**document)
         if weights.ndim != 2 or weights.dtype.kind != "f" or not np.isfinite(weights).all():
             raise ValueError("weights that are no matrix of finite numbers")
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise InputError(
             f"{path} is no model of gridpriv ({error}): give the model.npz of learn run --out"
         ) from error
@@ -266,10 +262,8 @@ def trained_model(
     settings : LearnSettings
     """
     norm = dataset.norm if settings.norm is None else min(settings.norm, dataset.norm)
-    linear = module is None
-    width = prepared.features - (0 if not linear or settings.intercept == "off" else 1)
-    intercept = float(prepared.x_train[0, -1]) if linear and width < prepared.features else 0.0
-    is_file_module = settings.model != LINEAR
+    linear, is_file_module = module is None, settings.model != LINEAR
+    constant = linear and settings.intercept == "on"
     description = ModelDescription(
         dataset=dataset.name,
         task=dataset.task,
@@ -279,7 +273,7 @@ def trained_model(
         features=dataset.features,
         transform=settings.features,
         norm=norm,
-        intercept=intercept,
+        intercept=float(prepared.x_train[0, -1]) if constant else 0.0,
         kind=settings.model if is_file_module else (LINEAR if linear else "module"),
         source=source_digest(settings.model) if is_file_module else "",
         certificate=privacy,
@@ -349,10 +343,9 @@ class CheckpointWriter:
             self.draws[rounds] += 1
         entries = {"identity": self.identity, "rounds": rounds, "rows": rows, "drawn": self.draws}
         arrays = {f"state_{k}": to_numpy(array) for k, array in enumerate(state)}
-        buffer = io.BytesIO()
-        np.savez(buffer, told=np.frombuffer(json.dumps(entries).encode(), np.uint8), **arrays)
         make_folder(self.folder)
-        write_bytes(self.folder / INTERRUPTED_FILE, buffer.getvalue(), private=True)
+        content = _archive(entries, arrays, save=np.savez)
+        write_bytes(self.folder / INTERRUPTED_FILE, content, private=True)
         self._last = time.perf_counter()
 
     def done(self) -> None:
@@ -408,11 +401,27 @@ def make_checkpoint_writer(
 
 def _read(path: Path) -> tuple[Json, tuple[Floats, ...]]:
     try:
-        with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as current:
-            document = json.loads(current["told"].tobytes())
-            state = tuple(current[f"state_{k}"] for k in range(len(current.files) - 1))
+        document, arrays = _read_archive(read_bytes(path))
         if not isinstance(document["identity"], dict) or not isinstance(document["rounds"], int):
             raise ValueError("no run")
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        return document, tuple(arrays[f"state_{k}"] for k in range(len(arrays)))
+    except UNREADABLE as error:
         raise DamagedError(f"{path} is damaged ({error})") from error
-    return document, state
+
+
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
+
+
+def _archive(description: Json, arrays: Json, save: Any = np.savez_compressed) -> bytes:
+    """Return a numpy archive of arrays and a description."""
+    buffer = io.BytesIO()
+    text = np.frombuffer(json.dumps(description).encode(), np.uint8)
+    save(buffer, description=text, **arrays)
+    return buffer.getvalue()
+
+
+def _read_archive(content: bytes) -> tuple[Json, Json]:
+    """Return the description and the arrays of a numpy archive; nothing is unpickled."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        arrays = dict(archive)
+    return json.loads(arrays.pop("description").tobytes()), arrays

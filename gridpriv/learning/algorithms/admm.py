@@ -229,7 +229,7 @@ class DpAdmm(StarAdmm):
         distance = minimizer_sensitivity(self.gradient, rho, inverse)
         noisy = minimizer_sensitivity(self.assumed, rho, inverse)
         source = "lemma 1 of Huang et al."
-        return RoundReleases.of_all(self.task.releases(distance, source, assumed=noisy))
+        return self.task.releases(distance, source, assumed=noisy)
 
 
 def assumed_sensitivity(task: Task) -> Floats:
@@ -337,7 +337,7 @@ class Pvp(StarAdmm):
         """Return one minimizer per client."""
         rho = self.settings.penalty.at(t)
         distance = self.gradient / (rho + self.regularizer.modulus) + 2.0 * TOLERANCE / rho
-        return RoundReleases.of_all(self.task.releases(distance, BOUND_SOURCE, proved=self.convex))
+        return self.task.releases(distance, BOUND_SOURCE, proved=self.convex)
 
 
 COVER = 0.05  # of a release's epsilon, for the noise that covers the solver's error
@@ -389,9 +389,8 @@ class Dvp(StarAdmm):
         number = self.clients.number if self.task.rule is not None else 0
         error = Sensitivity(2.0 * TOLERANCE / rho, 2, "two minimizers, each computed to 1e-6/rho")
         if split is None:
-            return RoundReleases.of_all(
-                [Release(Unproved(Gaussian(0.0)), error, error.value)] * number
-            )
+            unproved = Release(Unproved(Gaussian(0.0)), error, error.value)
+            return [(client, unproved) for client in range(number)]
         cover = Gaussian(split.cover * error.value)
         half, modulus = split.delta / 2.0, rho + self.regularizer.modulus
         epsilons = [
@@ -399,7 +398,7 @@ class Dvp(StarAdmm):
             for samples in self.clients.counts
         ]
         minimisers = [CoveredMinimiser(cover, e, split.delta, error.value) for e in epsilons]
-        return RoundReleases.of_all([Release(m, error, error.value) for m in minimisers])
+        return [(p, Release(m, error, error.value)) for p, m in enumerate(minimisers)]
 
 
 @dataclass(frozen=True)
@@ -621,7 +620,7 @@ class GraphAdmm(Algorithm):
     def releases(self, t: int) -> RoundReleases:
         """Return one model per client, sent to its graph neighbours."""
         scale, source = float(self.multipliers[t - 1]), "lemma I of Gauthier et al."
-        return RoundReleases.of_all(self.task.releases(self.distance, source, multiplier=scale))
+        return self.task.releases(self.distance, source, multiplier=scale)
 
 
 def make_graph(how: str, clients: int, seed: int) -> Any:

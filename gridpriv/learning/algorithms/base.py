@@ -199,8 +199,7 @@ class Task:
         if not proved:
             return replace(release, mechanism=Unproved(release.mechanism))
         if amplified is not None:
-            sampled = Sampled(release.mechanism, amplified.rate, amplified.kind)
-            return replace(release, mechanism=sampled)
+            return replace(release, mechanism=Sampled(release.mechanism, amplified))
         return release
 
     def releases(
@@ -211,19 +210,18 @@ class Task:
         multiplier: float | None = None,
         assumed: Floats | None = None,
         proved: bool = True,
-    ) -> list[Release]:
+    ) -> RoundReleases:
         """Return one release a client from their distances, (P,); none without noise."""
         if self.rule is None:
             return []
         noisy = distances if assumed is None else assumed
-        every = list(zip(distances.tolist(), noisy.tolist(), strict=True))
+        given: dict[str, Any] = {"multiplier": multiplier, "proved": proved}
+        pairs = list(zip(distances.tolist(), noisy.tolist(), strict=True))
         distinct = {
-            (d, a): self.release_of(
-                d, bound_source, multiplier=multiplier, assumed=None if a == d else a, proved=proved
-            )
-            for d, a in set(every)
+            (d, a): self.release_of(d, bound_source, assumed=None if a == d else a, **given)
+            for d, a in set(pairs)
         }
-        return [distinct[pair] for pair in every]
+        return [(client, distinct[pair]) for client, pair in enumerate(pairs)]
 
     def remaining_rounds(self, *start: Array) -> tuple[range, State]:
         """Return the remaining rounds, and the arrays from which the first of them starts.
@@ -244,7 +242,7 @@ class Task:
 
     def charge_all(self, plan: RoundReleases) -> None:
         """Charge the releases of a round, which are about to be drawn."""
-        for client, release in plan:
+        for client, release in charged(plan):
             self.charge_release(client, release)
 
     def release(self, t: int, values: Array, plan: RoundReleases) -> tuple[Array, Array]:
@@ -259,10 +257,11 @@ class Task:
         plan : RoundReleases
             Of A releases; without any the values leave as they are.
         """
-        if not plan.releases:
+        if not plan:
             return values, namespace(values).zeros_like(values)
         self.charge_all(plan)
-        released = like(self.with_noise(t, to_numpy(values), plan.releases), values)
+        noisy = self.with_noise(t, to_numpy(values), [release for _, release in plan])
+        released = like(noisy, values)
         return released, released - values
 
     def with_noise(self, t: int, values: Floats, releases: Sequence[Release]) -> Floats:
@@ -276,34 +275,16 @@ class Task:
         return noisy
 
 
-@dataclass(frozen=True, eq=False)
-class RoundReleases:
-    """The releases of a round: a function of settings and public numbers, known before a run.
-
-    Attributes
-    ----------
-    releases : sequence of Release
-        Empty without noise.
-    owners : (A,) or (A, n) int
-        The clients that each is charged to.
-    """
-
-    releases: Sequence[Release]
-    owners: Ints
-
-    @classmethod
-    def of_all(cls, releases: Sequence[Release]) -> RoundReleases:
-        """Return one release a client, in their order."""
-        return cls(releases, np.arange(len(releases)))
-
-    def __iter__(self) -> Iterator[tuple[int, Release]]:
-        """Yield every client and release that are charged."""
-        for release, clients in zip(self.releases, self.owners, strict=True):
-            for client in np.atleast_1d(clients).tolist():
-                yield client, release
+RoundReleases = Sequence[tuple[int | Ints, Release]]
+"""The releases of a round, each with the clients that it is charged to: a function of settings and
+public numbers, known before a run; empty without noise."""
 
 
-NO_RELEASES = RoundReleases([], np.empty(0, dtype=int))
+def charged(plan: RoundReleases) -> Iterator[tuple[int, Release]]:
+    """Yield every client and release that are charged."""
+    for clients, release in plan:
+        for client in np.atleast_1d(clients).tolist():
+            yield client, release
 
 
 State = tuple[Array, ...]
@@ -385,7 +366,7 @@ class Algorithm:
     def releases(self, t: int) -> RoundReleases:
         """Return the releases of round t: known before a run; none without noise."""
         del t
-        return NO_RELEASES
+        return []
 
     def slopes(self, each: Array) -> Array:
         """Return every client's mean (clipped) gradient plus subgradient, at its own model."""
@@ -446,7 +427,7 @@ def planned(task: Task) -> dict[str, Counter[Release]]:
         return entries
     algorithm = make_algorithm(task)
     for t in range(task.checkpoint.rounds + 1, task.settings.rounds + 1):
-        for client, release in algorithm.releases(t):
+        for client, release in charged(algorithm.releases(t)):
             entries.setdefault(str(client + 1), Counter())[covering(release)] += 1
     return entries
 

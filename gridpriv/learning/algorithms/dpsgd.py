@@ -253,11 +253,7 @@ class Dpsgd(Algorithm):
 
         The first round releases the clients' mean features too, where they are centred.
         """
-        plan = self.steps(t)
-        if t > 1 or centre_multiplier(self.task) is None:
-            return plan
-        pairs = [*_means(self.task), *plan]
-        return RoundReleases([release for _, release in pairs], np.array([p for p, _ in pairs]))
+        return self.steps(t) if t > 1 else [*_means(self.task), *self.steps(t)]
 
 
 def released(task: Task, t: int, values: Array, plan: RoundReleases) -> tuple[Array, Array]:
@@ -269,9 +265,9 @@ def released(task: Task, t: int, values: Array, plan: RoundReleases) -> tuple[Ar
     if trust == "local":
         return task.release(t, values, plan)
     mean = xp.mean(values, axis=0)[None]
-    if trust == "central" or not plan.releases:
+    if trust == "central" or not plan:
         return task.release(t, mean, plan)
-    mechanism = plan.releases[0].mechanism
+    mechanism = plan[0][1].mechanism
     shared = mechanism.noise if isinstance(mechanism, Sampled) else mechanism
     assert isinstance(shared, SharedGaussian)
     rule, flat = shared.rule, to_numpy(values).reshape(len(values), -1)
@@ -297,8 +293,8 @@ def chosen_rate(task: Task, plan: RoundReleases) -> float:
     clip = task.settings.clip or task.sample_gradient()
     if not math.isfinite(clip):
         raise not_allowed("learning_rate", None, "a number, or given with --clip")
-    variance = max((release.mechanism.variance for release in plan.releases), default=0.0)
-    noise = math.sqrt(variance * task.size / max(len(plan.releases), 1)) / clip
+    variance = max((release.mechanism.variance for _, release in plan), default=0.0)
+    noise = math.sqrt(variance * task.size / max(len(plan), 1)) / clip
     return min(FASTEST, SLOWING / max(noise, 1e-12)) / clip
 
 
@@ -320,15 +316,15 @@ def _means(task: Task) -> RoundReleases:
     """Return the releases of the clients' mean features."""
     multiplier, source = centre_multiplier(task), "a mean of rows of bounded norm"
     if multiplier is None:
-        return RoundReleases([], np.array([], dtype=int))
+        return []
     distance = task.adjacency.factor * task.norm / task.clients.counts
     if task.settings.trust == "local":
-        return RoundReleases.of_all(task.releases(distance, source, multiplier=multiplier))
+        return task.releases(distance, source, multiplier=multiplier)
     everybody = np.arange(task.clients.number)
     release = _of_mean(
         task, float(distance.max()), source, multiplier, everybody, task.clients.shape[0]
     )
-    return RoundReleases([release], everybody[None])
+    return [(everybody, release)]
 
 
 def _centred(task: Task, centre: Array) -> tuple[Task, Array]:
@@ -381,8 +377,8 @@ def _steps(task: Task) -> Callable[[int], RoundReleases]:
         if noisy and not local:
             # the client with the fewest samples has the largest sensitivity and sampling rate
             smallest = int(active[np.argmin(task.clients.counts[active])])
-            return RoundReleases([of(smallest, active)], active[None])
-        return RoundReleases([own[p] for p in active] if own else [], active)
+            return [(active, of(smallest, active))]
+        return [(p, own[p]) for p in active.tolist()] if own else []
 
     return of_round
 
@@ -405,8 +401,7 @@ def _of_mean(
     colluding = tenth if settings.colluding is None else settings.colluding
     rule = SumRule(len(active), colluding, settings.dropouts)
     shared: Mechanism = shared_gaussian(multiplier, distance, rule, dimension)
-    if amplified is not None:
-        shared = Sampled(shared, amplified.rate, amplified.kind)
+    shared = shared if amplified is None else Sampled(shared, amplified)
     return replace(release, mechanism=shared)
 
 
@@ -445,18 +440,18 @@ class DpFedavg(Algorithm):
         client is charged for every round, by the loss of the Poisson-sampled Gaussian mechanism.
         """
         task, number = self.task, self.clients.number
+        if task.rule is None:
+            return []
         secret, rate = self.settings.participation == "secret", expected_clients(task) / number
         amplified = Amplification(rate, "sampled-gaussian") if secret and rate < 1.0 else None
         active = np.arange(number) if secret else active_clients(task, t)
-        if task.rule is None:
-            return RoundReleases([], active)
         release = task.release_of(
             _clip(task) / expected_clients(task),
             "a client's clipped update",
             multiplier=step_multiplier(task, amplified),
             amplified=amplified,
         )
-        return RoundReleases([release], active[None])
+        return [(active, release)]
 
 
 def expected_clients(task: Task) -> int:

@@ -79,11 +79,11 @@ class FedspdDp(Algorithm):
 
     def releases(self, t: int) -> RoundReleases:
         """Return 2 x of every active client."""
-        active, rho = active_clients(self.task, t), self.settings.penalty.at(1)
         if self.task.rule is None:
-            return RoundReleases([], active)
+            return []
+        active, rho = active_clients(self.task, t), self.settings.penalty.at(1)
         gamma = proximity(self.task, t, rho)
-        return RoundReleases([_release(self.task, int(p), gamma, rho) for p in active], active)
+        return [(p, _release(self.task, p, gamma, rho)) for p in active.tolist()]
 
 
 def proximity(task: Task, t: int, rho: float) -> float:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
@@ -159,12 +159,16 @@ class ClientProblem:
         term joins the sum (zero-out), or one leaves and one joins (replace-one); the sum is
         divided by a public count.
         """
-        sample_bound = self._sample_bound(norm)
-        if not math.isfinite(sample_bound):
+        bound = self._sample_bound(norm)
+        if not math.isfinite(bound):
             raise InputError(
                 f"the gradient of the {self.loss.name} loss has no bound: give --clip C"
             )
-        return _mean_sensitivity(adjacency, sample_bound, self.norm, self.count, norm)
+        source = (
+            f"{adjacency.factor:g} sample gradient of norm {bound:.6g} at most (features of norm "
+            f"{self.norm:.6g}), over {self.count} samples"
+        )
+        return Sensitivity(adjacency.factor / self.count * bound, norm, source)
 
     def output_sensitivity(
         self, adjacency: SampleAdjacency, norm: Norm, update: Update, metric: Floats
@@ -196,55 +200,34 @@ class ClientProblem:
         return (slice(first, first + size) for first in range(0, self.samples, size))
 
 
-@lru_cache(maxsize=1024)
-def _mean_sensitivity(
-    adjacency: SampleAdjacency, item: float, features: float, count: int, norm: Norm
-) -> Sensitivity:
-    """Return the sensitivity of a mean gradient; cached for equal clients."""
-    return Sensitivity(
-        adjacency.factor / count * item,
-        norm,
-        f"{adjacency.factor:g} sample gradient of norm {item:.6g} at most (features of norm "
-        f"{features:.6g}), over {count} samples",
-    )
-
-
 SHARES = 4  # of the agents, for each thread: a slow thread leaves the rest to others
 
 
 @dataclass(frozen=True)
 class PaperRule(NoiseRule):
-    """Noise calibrated to ``ratio`` times the proven sensitivity."""
+    """Noise calibrated to ``ratio`` times the proven sensitivity.
+
+    Attributes
+    ----------
+    bound : float or None
+        Bound in the sensitivities in place of the largest gradient among the client's own samples,
+        to which noise is scaled (the authors' FEMNIST). The scale depends on the private data, so
+        such a release certifies nothing.
+    """
 
     ratio: float = 1.0
+    bound: float | None = None
+
+    def at(self, largest: float) -> PaperRule:
+        """Return the rule of a round with this largest gradient at its start."""
+        return replace(self, ratio=max(largest, 1e-12) / (self.bound or 1.0))
 
     def release(self, sensitivity: Sensitivity) -> Release:
         """Return the release with the paper's noise and the proven sensitivity."""
         calibrated = replace(self, assumed=self.ratio * sensitivity.value)
-        return NoiseRule.release(calibrated, sensitivity)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ObservedRule(PaperRule):
-    """Noise scaled to the largest gradient among the client's own samples: the authors' FEMNIST.
-
-    The scale depends on the private data, so such a release certifies nothing.
-
-    Attributes
-    ----------
-    bound : float
-        Bound in the sensitivities in place of the observed gradient.
-    """
-
-    bound: float
-
-    def at(self, largest: float) -> ObservedRule:
-        """Return the rule of a round with this largest gradient at its start."""
-        return replace(self, ratio=max(largest, 1e-12) / self.bound)
-
-    def release(self, sensitivity: Sensitivity) -> Release:
-        """Return noise in proportion to the largest gradient."""
-        result = super().release(sensitivity)
+        result = NoiseRule.release(calibrated, sensitivity)
+        if self.bound is None:
+            return result
         return replace(result, mechanism=Unproved(result.mechanism))
 
 
@@ -256,7 +239,7 @@ class ClientAgent(Agent):
     """
 
     own_step: StepSize | None = None
-    observed: ObservedRule | None = None
+    observed: PaperRule | None = None
 
     def round(self, order: Order) -> Reply:
         """Run one round."""
@@ -266,10 +249,6 @@ class ClientAgent(Agent):
         if self.own_step is not None:
             order = replace(order, step=self.own_step(order.number))
         return super().round(order)
-
-    def step_of(self, number: int, step: float) -> float:
-        """Return the round's step: its own, or the common one."""
-        return step if self.own_step is None else self.own_step(number)
 
 
 class RyuKim(Algorithm):
@@ -299,10 +278,9 @@ class RyuKim(Algorithm):
     def releases(self, t: int) -> RoundReleases:
         """Return E gradients, or iterates, per client."""
         penalty = np.full(self.task.size, self.penalty.at(t))
-        releases = [a.release(penalty, a.step_of(t, self.step(t))) for a in self.planned]
+        releases = [a.release(penalty, (a.own_step or self.step)(t)) for a in self.planned]
         updates = range(self.settings.local_updates)
-        pairs = [(p, r) for p, r in enumerate(releases) if r is not None for _ in updates]
-        return RoundReleases([r for _, r in pairs], np.array([p for p, _ in pairs], dtype=int))
+        return [(p, r) for p, r in enumerate(releases) if r is not None for _ in updates]
 
 
 def _resumed_agents(task: Task, penalty: BudgetedPenalty) -> tuple[list[ClientAgent], State]:
@@ -383,7 +361,7 @@ def make_agent(task: Task, problem: ClientProblem) -> ClientAgent:
 
     weights, everything = np.ones(problem.samples), np.ones(task.size, dtype=bool)
     agent = ClientAgent(problem, weights, everything, rules, task.streams, charge)
-    if isinstance(rules.noise, ObservedRule):
+    if isinstance(rules.noise, PaperRule) and rules.noise.bound is not None:
         agent.observed = rules.noise
     if target == "output" and settings.output_step == "paper":
         assumed = _assumed_gradient(task, problem)
@@ -396,21 +374,19 @@ def noise_rule(task: Task, problem: ClientProblem) -> NoiseRule | None:
     settings = task.settings
     if settings.mechanism == "none":
         return None
-    if _observes(task):
+    sound = problem.gradient_sensitivity(task.adjacency, 2).value
+    if settings.sensitivity == "proven" or settings.mechanism == "laplace":
+        return NoiseRule(settings.mechanism, settings.noise, task.multiplier)
+    paper = partial(PaperRule, settings.mechanism, "simulated", task.multiplier)
+    if settings.split == "writer":  # FEMNIST: c_1 = sqrt(J K) would be twice MNIST's
         task.tally.note(
             "the noise scale follows the client's own samples (the authors' code): "
             "it depends on private data and certifies nothing"
         )
         # c_1 is for one sample in the objective's sensitivity, 2 c_1 in the output's
-        value = problem.gradient_sensitivity(task.adjacency, 2).value * problem.count
         pair = 2.0 if settings.perturbation == "output" else 1.0
-        rule = ObservedRule("gaussian", "simulated", task.multiplier, bound=value / pair)
-        return rule.at(0.0)
-    if settings.sensitivity == "proven":
-        return NoiseRule(settings.mechanism, settings.noise, task.multiplier)
-    sound = problem.gradient_sensitivity(task.adjacency, 2).value
-    ratio = _assumed_gradient(task, problem) / sound if settings.mechanism == "gaussian" else 1.0
-    return PaperRule(settings.mechanism, "simulated", task.multiplier, ratio=ratio)
+        return paper(bound=sound * problem.count / pair).at(0.0)
+    return paper(ratio=_assumed_gradient(task, problem) / sound)
 
 
 def _assumed_gradient(task: Task, problem: ClientProblem) -> float:
@@ -423,16 +399,6 @@ def _assumed_gradient(task: Task, problem: ClientProblem) -> float:
         return problem.gradient_sensitivity(task.adjacency, 2).value
     pair = 2.0 if task.settings.perturbation == "output" else 1.0
     return pair * math.sqrt(task.size) / problem.count
-
-
-def _observes(task: Task) -> bool:
-    """Return True if noise depends on the client's samples: FEMNIST, sensitivity ``published``.
-
-    There c_1 = sqrt(J K) would be twice MNIST's on a thirtieth of the samples per client.
-    """
-    settings = task.settings
-    stated = settings.mechanism, settings.sensitivity, settings.split
-    return stated == ("gaussian", "published", "writer")
 
 
 class Threads:
