@@ -129,8 +129,8 @@ def _no_room(exchanges: list[Json]) -> str:
     room = [row["most_mw"] for row in exchanges]
     if not room or any(most is None or most > NO_ROOM_MW for most in room):
         return ""
-    branches = ", ".join(dict.fromkeys(row["limit_at"] for row in exchanges))
-    return output.worded("exchange-no-room", branches=branches)
+    branches = ", ".join(dict.fromkeys(row["limit_at"] for row in exchanges if row["limit_at"]))
+    return output.worded("exchange-no-room", branches=branches) if branches else ""
 
 
 def _paid(row: Json) -> str:
@@ -172,6 +172,8 @@ def _print_exchange(document: Json, seed: int | None) -> None:
     title = "Largest exchange (MW), other zones unchanged"
     output.print_records(title, pairs, shown, **dict.fromkeys(MEGAWATTS, "MW"))
     output.say(output.worded("exchange-headroom"))
+    if any(row["most_mw"] == 0 and not row["limit_at"] for row in document["exchanges"]):
+        output.say(output.worded("exchange-islands"))
     if sentence := _no_room(document["exchanges"]):
         output.say(sentence)
     if paid := [_paid(row) for row in document["payments"]]:

@@ -2,10 +2,11 @@
 
 A zone's net position changes by its *generation shift key* (GSK): its generators, in proportion to
 their capacity (public), or its demand where it has none. The PTDF of a branch for a zone is the
-change of its active flow per unit of net position, balanced by all zones in proportion to their
-capacity, so that only differences between zones count. The domain is the set of net positions that
-add up to zero and change no branch's flow by more than its remaining available margin (RAM): its
-rating, less the flow before, with the reactive flow of each end unchanged.
+change of its active flow per unit of net position, balanced by all zones of the island in
+proportion to their capacity, so that only differences between zones count. The domain is the set of
+net positions whose changes add up to zero in every island and change no branch's flow by more than
+its remaining available margin (RAM): its rating, less the flow before, with the reactive flow of
+each end unchanged.
 
 PTDFs are those of the DC power flow (susceptances alone; MATPOWER manual, section 4.3), or the
 derivative of the AC power flow, from one more power flow per zone.
@@ -22,7 +23,7 @@ from scipy.optimize import linprog
 from gridpriv.core.arrays import Complexes, Floats, Ints
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case
-from gridpriv.grid.network import DcPowerFlow
+from gridpriv.grid.network import DcPowerFlow, islands
 from gridpriv.power.ac.areas import interchange_of
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.state import TOLERANCE, AcState, Dispatch, Schedule
@@ -52,6 +53,8 @@ class FlowDomain:
         Room for more flow, and for less (towards the other end); negative where overloaded.
     keys : (n, zones)
         Share of each bus in its zone's change of net position; columns add up to 1.
+    balance : (islands, zones)
+        Share of each island in the change of each zone; columns add up to 1.
     """
 
     case: Case
@@ -62,6 +65,7 @@ class FlowDomain:
     ptdf: Floats
     margin: Floats
     keys: Floats
+    balance: Floats
 
     @property
     def constraints(self) -> tuple[Floats, Floats]:
@@ -74,10 +78,13 @@ class FlowDomain:
         Returns
         -------
         amount : float
-            p.u.; infinite where no branch limits it, 0 where one is overloaded already.
+            p.u.; infinite where no branch limits it, 0 where one is overloaded already, or where
+            the zones are not in the same islands.
         limit : int
             Index of the limiting branch in the case; -1 where there is none.
         """
+        if np.abs(self.balance[:, seller] - self.balance[:, buyer]).max() > NEGLIGIBLE:
+            return 0.0, -1
         matrix, bound = self.constraints
         slope = matrix[:, seller] - matrix[:, buyer]
         room = np.where(
@@ -91,10 +98,10 @@ class FlowDomain:
     def position_range(self, zone: int) -> tuple[float, float]:
         """Return least and largest net position of a zone in the domain, p.u.; NaN if empty."""
         matrix, bound = self.constraints
-        count = len(self.net_position)
-        direction = np.eye(count)[zone]
+        direction = np.eye(len(self.net_position))[zone]
         ends = []
-        limits = {"A_ub": matrix, "b_ub": bound, "A_eq": np.ones((1, count)), "b_eq": [0.0]}
+        even = np.zeros(len(self.balance))
+        limits = {"A_ub": matrix, "b_ub": bound, "A_eq": self.balance, "b_eq": even}
         for sign in (1.0, -1.0):
             result = linprog(sign * direction, **limits, bounds=(None, None))
             change = {0: sign * (result.fun or 0.0), 3: -sign * np.inf}.get(result.status, np.nan)
@@ -117,9 +124,11 @@ class FlowDomain:
             Net positions of the two zones; empty where no change is possible.
         """
         matrix, bound = self.constraints
-        plane = matrix[:, [first, second]] - matrix[:, [balancing]]
+        uneven = self.balance[:, [first, second]] - self.balance[:, [balancing]]
+        uneven = uneven[np.abs(uneven).max(axis=1) > NEGLIGIBLE]
+        plane = np.vstack([matrix[:, [first, second]] - matrix[:, [balancing]], uneven, -uneven])
         corners = most * np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
-        for normal, limit in zip(plane, bound, strict=True):
+        for normal, limit in zip(plane, [*bound, *np.zeros(2 * len(uneven))], strict=True):
             corners = _clipped(corners, normal, limit)
         return corners + self.net_position[[first, second]]
 
@@ -148,16 +157,19 @@ def flow_domain(state: AcState, zone_of: Ints, model: FlowModel = "dc") -> FlowD
         raise InputError(
             f"case {case.name} has no rated branch, so no exchange is limited. Give ratings (rateA)"
         )
-    keys = shift_keys(case, zone_of)
-    share = _capacity(case, zone_of)
-    change = keys - (keys @ share)[:, None]
+    keys, island = shift_keys(case, zone_of), islands(case)
+    balance = np.array([keys[island == k].sum(axis=0) for k in range(island.max() + 1)])
+    weight = keys @ _capacity(case, zone_of)
+    total = np.bincount(island, weight)
+    balancing = weight / np.where(total > 0, total, 1.0)[island]
+    change = keys - balancing[:, None] * balance[island]
     flows = dc_ptdf(case, change) if model == "dc" else _ac_flows(state, change)
     sent = state.s_from[branch].real
     margin = _margins(case.rate[branch], state.s_from[branch], -state.s_to[branch])
     margin[(margin < 0) & (margin > -TOLERANCE["MVA"] / case.base_mva)] = 0.0  # of the solver
     areas = Schedule(zone_of, np.zeros(keys.shape[1]))
     position = interchange_of(case, areas, state.s_from, state.s_to)
-    return FlowDomain(case, zone_of, position, branch, sent, flows[branch], margin, keys)
+    return FlowDomain(case, zone_of, position, branch, sent, flows[branch], margin, keys, balance)
 
 
 def _margins(rate: Floats, sent: Complexes, received: Complexes) -> Floats:
@@ -281,11 +293,13 @@ def _clipped(corners: Floats, normal: Floats, limit: float) -> Floats:
     return np.array(vertices).reshape(-1, 2)
 
 
-def merit_order(case: Case, total: float, marginal: Floats) -> Floats:
-    """Return the cheapest outputs of all generators that add up to ``total``, network ignored.
+def merit_order(low: Floats, high: Floats, total: float, marginal: Floats) -> Floats:
+    """Return the cheapest outputs of generators that add up to ``total``, network ignored.
 
     Parameters
     ----------
+    low, high : (g,)
+        Limits of output, p.u.
     total : float
         Generation, p.u.
     marginal : (g, steps) float
@@ -297,9 +311,9 @@ def merit_order(case: Case, total: float, marginal: Floats) -> Floats:
         equal shares.
     """
     steps = marginal.shape[1]
-    width = np.repeat((case.pmax - case.pmin) / steps, steps)
+    width = np.repeat((high - low) / steps, steps)
     order = np.argsort(marginal.ravel(), kind="stable")
-    needed = float(np.clip(total - case.pmin.sum(), 0.0, width.sum()))
+    needed = float(np.clip(total - low.sum(), 0.0, width.sum()))
     before = np.concatenate([[0.0], np.cumsum(width[order])])
     last = min(int(np.searchsorted(before, needed, side="left")), len(order))
     price = marginal.ravel()[order[max(last - 1, 0)]]
@@ -308,4 +322,4 @@ def merit_order(case: Case, total: float, marginal: Floats) -> Floats:
     added = np.where(
         cheaper, width, np.where(equal, width * rest / max(width[equal].sum(), NEGLIGIBLE), 0)
     )
-    return np.asarray(case.pmin + added.reshape(marginal.shape).sum(axis=1))
+    return np.asarray(low + added.reshape(marginal.shape).sum(axis=1))

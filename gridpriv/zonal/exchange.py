@@ -13,7 +13,7 @@ exporting one; payments add up to zero.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ import numpy as np
 from gridpriv.core.arrays import Floats
 from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
+from gridpriv.grid.network import islands
 from gridpriv.power.ac.optimum import AcOptimum
 from gridpriv.power.exchange import FlowDomain, flow_domain, merit_order
 from gridpriv.power.objective import cost_at, has_convex_costs, marginal_cost
@@ -247,19 +248,22 @@ def exchange(
 
 
 def _market(case: Case, pg: Floats) -> Floats | None:
-    """Return the outputs of a market without a network at the same total generation, p.u."""
+    """Return the outputs of a market without a network in each island, p.u.
+
+    Its total generation in an island is the same.
+    """
     if not has_convex_costs(case):
         return None
-    ranged = replace(
-        case,
-        pmin=np.where(np.isfinite(case.pmin), case.pmin, pg),
-        pmax=np.where(np.isfinite(case.pmax), case.pmax, pg),
-    )
+    low = np.where(np.isfinite(case.pmin), case.pmin, pg)
+    high = np.where(np.isfinite(case.pmax), case.pmax, pg)
     middle = (np.arange(STEPS) + 0.5) / STEPS
     marginal = np.array(
         [
-            [marginal_cost(cost, case.base_mva, low + part * (high - low)) for part in middle]
-            for cost, low, high in zip(case.cost, ranged.pmin, ranged.pmax, strict=True)
+            [marginal_cost(cost, case.base_mva, least + part * (most - least)) for part in middle]
+            for cost, least, most in zip(case.cost, low, high, strict=True)
         ]
     )
-    return merit_order(ranged, float(pg.sum()), marginal)
+    market, island = np.zeros(case.n_gen), islands(case)[case.gen_bus]
+    for here in (island == number for number in np.unique(island)):
+        market[here] = merit_order(low[here], high[here], float(pg[here].sum()), marginal[here])
+    return market

@@ -130,3 +130,20 @@ def test_a_domain_of_one_point_names_the_branches_at_their_limit():
     rows = [{"most_mw": 1e-4, "limit_at": "6-8"}, {"most_mw": 0.0, "limit_at": "25-27"}]
     assert "branches 6-8, 25-27 up to their ratings" in _no_room(rows)
     assert _no_room([*rows, {"most_mw": 5.0, "limit_at": "1-2"}]) == ""
+
+
+def test_zones_of_different_islands_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without branches 5-6 and 7-8 of case9 buses 3, 6 and 7 are an island."""
+    case = gridpriv.load_case("case9").without(("branch:3", "branch:6"))
+    write_case(case, tmp_path / "islands.m")
+    (tmp_path / "zones.csv").write_text(
+        "bus,zone\n"
+        + "".join(f"{bus},{'a' if bus in (3, 6, 7) else 'b'}\n" for bus in range(1, 10))
+    )
+    words = ["exchange", str(tmp_path / "islands.m"), "--zoning", str(tmp_path / "zones.csv")]
+    assert main([*words, "--mechanism", "none"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "are on different islands: they cannot exchange power" in printed
+    assert "No exchange has room" not in printed

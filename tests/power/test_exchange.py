@@ -14,6 +14,7 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.library import case_files, load_case
 from gridpriv.grid.partition import partition
 from gridpriv.power.ac.optimum import acopf
+from gridpriv.power.ac.part import part_at
 from gridpriv.power.exchange import (
     FlowDomain,
     dc_ptdf,
@@ -134,7 +135,7 @@ def test_the_merit_order_is_the_cheapest() -> None:
     draw = np.random.default_rng(1)
     marginal = np.sort(draw.uniform(10, 50, (case.n_gen, 4)), axis=1)
     total = 2.3
-    output = merit_order(case, total, marginal)
+    output = merit_order(case.pmin, case.pmax, total, marginal)
     assert output.sum() == pytest.approx(total)
     width = np.repeat((case.pmax - case.pmin) / 4, 4)
     best = linprog(
@@ -146,6 +147,28 @@ def test_the_merit_order_is_the_cheapest() -> None:
     parts = (output - case.pmin)[:, None] - np.arange(4) * width.reshape(case.n_gen, 4)
     cost = (np.clip(parts, 0.0, width.reshape(case.n_gen, 4)) * marginal).sum()
     assert cost == pytest.approx(best.fun)
+
+
+@pytest.mark.parametrize("model", ["dc", "ac"])
+def test_zones_of_different_islands_exchange_nothing(model: str) -> None:
+    """Without branches 5-6 and 7-8 buses 3, 6 and 7 of case9 are an island, and a zone."""
+    case = load_case("case9").without(("branch:3", "branch:6"))
+    zone = np.array([0, 1, 2, 0, 0, 2, 2, 1, 0])
+    whole = flow_domain(acopf(case, "cost").state, zone, model)  # type: ignore[arg-type]
+    kept = part_at(case, zone < 2).case
+    alone = flow_domain(acopf(kept, "cost").state, zone[zone < 2], model)  # type: ignore[arg-type]
+    for seller, buyer in PAIRS:
+        most = whole.exchange(seller, buyer)
+        if 2 in (seller, buyer):
+            assert most == (0.0, -1)
+        else:
+            assert most[0] == pytest.approx(alone.exchange(seller, buyer)[0], rel=1e-4)
+    assert whole.position_range(2) == pytest.approx((0.0, 0.0), abs=1e-6)
+    for one in (0, 1):
+        assert whole.position_range(one) == pytest.approx(alone.position_range(one), rel=1e-4)
+    corners = whole.slice(0, 1, 2, 1e3)
+    assert corners.sum(axis=1) == pytest.approx(np.zeros(len(corners)), abs=1e-6)
+    assert corners[:, 0].max() == pytest.approx(alone.position_range(0)[1], rel=1e-4)
 
 
 def test_what_is_refused() -> None:
