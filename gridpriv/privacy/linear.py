@@ -528,10 +528,16 @@ class Disclosure:
         owned = data / self.scale if self.scale else data
         if self.power_factors is not None:
             owned = (self.power_factors.shear @ owned.reshape(2, -1)).ravel()
-        if self.exact:
-            halves = zip(self.strategy.matrices, on_grid(owned.reshape(2, -1)), strict=True)
-            return np.concatenate([exact_statistics(matrix, half) for matrix, half in halves])
-        return self.strategy.measure(owned)
+        return (
+            self.exact_sums(on_grid(owned.reshape(2, -1)))
+            if self.exact
+            else self.strategy.measure(owned)
+        )
+
+    def exact_sums(self, owned: Floats) -> Floats:
+        """Return the statistics of demand (2, n) on the grid, without rounding of sums."""
+        halves = zip(self.strategy.matrices, owned, strict=True)
+        return np.concatenate([exact_statistics(matrix, half) for matrix, half in halves])
 
     def sensitivity(self, adjacency: DemandAdjacency, norm: Norm) -> Sensitivity:
         """Return the sensitivity of the statistics."""

@@ -338,7 +338,9 @@ class TemporalDisclosure:
             owned = np.einsum("kl,tln->tkn", self.level.power_factors.shear, owned)
         if self.level.exact:
             owned = on_grid(owned)
-        mean = self.level.strategy.measure(owned.mean(axis=0).ravel())
+            mean = np.mean([self.level.exact_sums(step) for step in owned], axis=0)
+        else:
+            mean = self.level.strategy.measure(owned.mean(axis=0).ravel())
         temporal_coefficients = owned.sum(axis=2).T @ self.over.rows.T / self.over.steps
         weighted = temporal_coefficients * np.array(self.over.weights)
         return np.hstack([mean.reshape(2, -1), weighted]).ravel()

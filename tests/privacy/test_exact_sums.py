@@ -21,6 +21,7 @@ from gridpriv.privacy.linear import (
     tree,
 )
 from gridpriv.privacy.sensitivity import length
+from gridpriv.privacy.temporal import TemporalBasis, TemporalDisclosure
 from gridpriv.zonal.horizon import make_horizon
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.protected_case import prepare_publication, price_query
@@ -60,6 +61,28 @@ def test_sums_on_the_grid_are_exact_in_any_order() -> None:
     exact = sum(map(Fraction, demand.tolist()))
     assert Fraction(float(exact_statistics(np.ones((1, UNITS)), demand)[0])) == exact
     assert Fraction(float(demand[generator.permutation(UNITS)].sum())) == exact
+
+
+@pytest.mark.parametrize("name", ["total", "tree"])
+def test_statistics_of_a_series_sum_buses_exactly_before_they_average_steps(name: str) -> None:
+    """A mean over three steps is off the grid; sums of such means depend on their order."""
+    generator = np.random.default_rng(8)
+    days = generator.uniform(0.0, 2.0, (3, 2, UNITS))
+    for _ in range(5):
+        order = generator.permutation(UNITS)
+        totals = [
+            TemporalDisclosure(
+                Disclosure(strategy(name), None, 0.0, exact=True),  # type: ignore[arg-type]
+                TemporalBasis(3),
+            ).measure(demand.reshape(3, -1))
+            for demand in (days, days[:, :, order])
+        ]
+        assert sums(totals[0]) == sums(totals[1])
+
+
+def sums(statistics: Any) -> list[float]:
+    """Return the statistics of the sums of p and of q, which come first."""
+    return [float(half[0]) for half in np.split(statistics, 2)]
 
 
 def test_demand_beyond_the_range_is_clipped() -> None:
