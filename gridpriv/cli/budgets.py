@@ -186,6 +186,7 @@ def add_ledger(parser: argparse.ArgumentParser) -> None:
     flags.flag(grant, "--case", "CASE", required=True)
     flags.flag(grant, "--demand", "FILE.csv")
     flags.flag(grant, "--total", "E[,D]", required=True)
+    grant.add_argument("--epsilon", action=_Replaced, metavar="E", help=argparse.SUPPRESS)
     flags.add_flags(grant, Adjacency)
     flags.flag(grant, "--owner", "ZONE", action="append")
     flags.flag(export, "--format", "NAME")
@@ -193,6 +194,13 @@ def add_ledger(parser: argparse.ArgumentParser) -> None:
     for action in (grant, show, verify):
         flags.add_output(action)
     flags.add_output(export, "FILE")
+
+
+class _Replaced(argparse.Action):
+    """Refuses the older flag of a total epsilon."""
+
+    def __call__(self, _: object, __: object, value: object, flag: str | None = None) -> None:
+        raise InputError(f"{flag} was replaced. Give the total epsilon as --total {value}.")
 
 
 def execute_ledger(args: argparse.Namespace) -> int:

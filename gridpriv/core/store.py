@@ -552,7 +552,9 @@ def open_store(
             if new and isinstance(error, InputError | BudgetError):
                 store.leave_nothing()
             if store.unfinished and not isinstance(error, InputError):
-                error.add_note(_hint(store, manifest["planned"], resumes(store)))
+                refused = isinstance(error, BudgetError)  # and would be again: no grant grows
+                advice = "" if refused else resumes(store)
+                error.add_note(_hint(store, manifest["planned"], advice))
             raise
 
 
@@ -566,7 +568,8 @@ def reopen_store(folder: Path) -> Iterator[Store]:
 def _hint(store: Store, planned: int, resumes: str) -> str:
     done, failed = _counts(store)
     ended = f" and {failed} ended early" if failed else ""
-    return f"{done} of {planned} runs are stored{ended}; the same command with --resume {resumes}"
+    advice = f"; the same command with --resume {resumes}" if resumes else ""
+    return f"{done} of {planned} runs are stored{ended}{advice}"
 
 
 def _counts(store: Store) -> tuple[int, int]:

@@ -302,3 +302,29 @@ def test_in_the_c_locale_names_are_printed(tmp_path: Path) -> None:
     )
     codes = [line for line in done.stderr.splitlines() if len(line) == 1 and line.isdigit()]
     assert codes == [b"0"] * 5 + [b"2"], done.stderr
+
+
+def test_the_older_flag_of_a_grant_names_the_present_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ledger", "grant", str(tmp_path / "l"), "--case", "case14", "--epsilon", "5"]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert error.endswith("--epsilon was replaced. Give the total epsilon as --total 5.")
+    assert not (tmp_path / "l").exists()
+
+
+def test_no_refused_run_is_advised_to_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two steps draw and a third is refused: a grant stays exceeded, however often it is tried."""
+    (tmp_path / "day.csv").write_text("step,load_scale\na,1.0\nb,0.9\nc,0.8\n")
+    path = tmp_path / "l"
+    run(capsys, "grant", str(path), "--case", "case14", "--total", "3")
+    monkeypatch.setattr(Ledger, "plan", lambda *_: None)  # another process was charged meanwhile
+    charge(path, {zone: {Charge("laplace", 1.0): 1} for zone in "123"})
+    words = ["--series", str(tmp_path / "day.csv"), "--noise-schedule", "round", "--rounds", "1"]
+    budget = ["--budget", "total:3", "--seed", "1", "--ledger", str(path)]
+    assert main(["run", "case14", *words, *budget, "--out", str(tmp_path / "out")]) == 4
+    text = " ".join(capsys.readouterr().err.split())
+    assert "2 of 3 runs are stored" in text
+    assert "--resume" not in text
