@@ -966,7 +966,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     ),
     (r"^Zones of one bus release that bus's demand: ([^.]+)\.$", _single_buses),
     (
-        r"The protected change is of the demand before --load-scale ([\d.e+-]+): after it, .*\.$",
+        r"After --load-scale ([\d.e+-]+) the protected change is .*\.$",
         _load_scale,
     ),
     (

@@ -11,7 +11,7 @@ import gridpriv
 from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
 from gridpriv.core.errors import InputError
-from gridpriv.core.text import Json, amount, counted
+from gridpriv.core.text import Json, Message, amount, counted
 from gridpriv.privacy.certificate import NO_SAMPLER, refuse_unprotected
 from gridpriv.privacy.mechanism import has_secure_sampler
 from gridpriv.zonal.settings import (
@@ -277,9 +277,9 @@ def _demand(document: Json) -> str:
     return VIEWS.get(document["view"], f"demand as known in zone {document['view']}")
 
 
-def _certificate(privacy: Json, seed: int | None) -> list[str]:
+def _certificate(privacy: Json, seed: int | None) -> list[str | Message]:
     """Return the certificate of the analysed run in the form of ``gridpriv run``."""
-    from gridpriv.zonal.summary import privacy_line  # imports the AC model
+    from gridpriv.zonal.summary import privacy_line, protection  # imports the AC model
 
     if privacy["mechanism"] == "none":
         return []
@@ -287,7 +287,7 @@ def _certificate(privacy: Json, seed: int | None) -> list[str]:
     return [
         privacy_line(privacy),
         f"This run: {privacy['caveat']}{drawn}.",
-        f"Protected: {privacy['adjacency']}.",
+        *protection(privacy["adjacency"], privacy["protects"], None),
     ]
 
 

@@ -318,10 +318,10 @@ OF_DEMAND = {
 
 def summarise(document: Json) -> None:
     """Print the published files, their guarantees and their accuracy."""
-    from gridpriv.zonal.certificate import COPIES, UNITS, holds
+    from gridpriv.zonal.certificate import COPIES, UNITS, before, holds
 
     guard, demand, optimum = document["protected"], document["demand"], document["optimum"]
-    pair = {"beta": guard["beta_mw"], "unit": UNITS[guard["protects"]]}
+    pair = {"beta": guard["beta_mw"], "unit": UNITS[guard["protects"]], "before": before(document)}
     inversion = worded("publish-inversion", **pair)
     figures = [(inversion, guard["inversion_error_mw"], pair["unit"])]
     figures += [(name, demand[key], "MW") for key, name in OF_DEMAND.items()]
@@ -345,11 +345,18 @@ def summarise(document: Json) -> None:
 
 def caveats(document: Json) -> list[str]:
     """Return the caveats in the terminal and in the data sheet."""
+    from gridpriv.zonal.certificate import UNITS
+
     lines, number = [], document["demand"]["negative_loads"]
     if document["bus_shift"]:
         lines.append(worded("publish-renumbered", shift=document["bus_shift"]))
     if any(release["quantity"].startswith("demand of") for release in document["releases"]):
         lines.append(worded("publish-series-errors"))
+    if factors := document["demand"]["factors"]:
+        guard = document["protected"]
+        scaled = {"scaled": factors[0] * guard["beta_mw"], "unit": UNITS[guard["protects"]]}
+        ends = {"least": min(factors), "most": max(factors), "first": factors[0]}
+        lines.append(worded("publish-factors", **ends, **scaled))
     if any(release["quantity"].endswith("total") for release in document["releases"]):
         lines.append(worded("publish-total-only"))
     if number:  # other programs may refuse negative loads or read them as generation

@@ -126,8 +126,7 @@ def protections(study: Study) -> list[Message]:
     if column not in noisy:
         return []
     noisy = noisy[noisy[column].notna()]
-    steps = ", in every step, before public factors" if "steps" in study.tables else ""
-    kinds = {f"{adjacency}{steps}": rows for adjacency, rows in noisy.groupby(column, sort=False)}
+    kinds = dict(iter(noisy.groupby(column, sort=False)))
     if len(kinds) == 1:
         messages = [message("protected", {"adjacency": adjacency}) for adjacency in kinds]
     else:

@@ -153,7 +153,7 @@ def _certificate(privacy: Json, settings: Json) -> Iterator[Fact]:
         yield _total(total["epsilon"], privacy["total_pure"], total["delta"])
     scale, before = settings.get("load_scale", 1.0), ""
     if scale != 1.0:
-        before = f"before --load-scale {scale:g}; {scaled_beta(settings)} of the demand in this run"
+        before = f"{scaled_beta(settings)} of the demand in this run"
     yield Fact("Protected", privacy["adjacency"], before, state="wide")
     if privacy.get("noise") != "secure" and privacy["releases_per_zone"] != 0:
         yield Fact("Noise", "simulated", "no privacy: the seed is known", "warn")

@@ -42,7 +42,7 @@ from gridpriv.study import record
 from gridpriv.study.comparison import ZonedCase, describe, network_rows
 from gridpriv.study.engine import charge_rows, header, manifest_totals
 from gridpriv.zonal.day import DayPlan
-from gridpriv.zonal.horizon import DemandEstimates, Horizon, step_row
+from gridpriv.zonal.horizon import DemandEstimates, Horizon, series_protection, step_row
 from gridpriv.zonal.opening import Trace
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.settings import Settings
@@ -208,7 +208,10 @@ class RunFolder:
                 tables["tie_prices"] = result.tie_prices
             state = result_tables(result.solution)
             tables |= {k: t.rename_axis("index").reset_index() for k, t in state.items()}
-        if self.runs.series is not None and not result.early:
+        series = self.runs.series
+        if series is not None and tables["runs"][0]["protection"] is not None:
+            tables["runs"][0]["protection"] = series_protection(series, settings)
+        if series is not None and not result.early:
             step = step_row(self.runs.steps[number], result, number, plan)
             del step["seconds"]  # with values that differ between two machines
             tables["steps"] = [step]

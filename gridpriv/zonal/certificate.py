@@ -109,6 +109,8 @@ class CertificateContents:
     errors : (float, float)
         Expected errors of the total and of a bus (root mean square) of active demand, per unit.
     cost_range : (float, float) or None
+    factors : tuple of float
+        Public factors of the steps of a series.
     """
 
     ready: Prepared
@@ -117,6 +119,7 @@ class CertificateContents:
     served: Served
     errors: tuple[float, float]
     cost_range: tuple[float, float] | None = None
+    factors: tuple[float, ...] = ()
 
     @property
     def epsilon(self) -> float:
@@ -204,6 +207,7 @@ def _demand(contents: CertificateContents) -> Json:
         "projected_mw": float(projected[0]),
         "projected_mvar": float(projected[1]),
         "metric": METRICS[contents.drawn[0].release.mechanism.norm],
+        "factors": contents.factors or None,
         "margin": contents.served.margin,
     }
 
@@ -235,6 +239,7 @@ def data_sheet(document: Json, notes: Sequence[str] = ()) -> str:
         made=f"{guard['caveat'][:1].upper()}{guard['caveat'][1:]}",
         other=OTHER.get(guard["protects"], ""),
         beta_unit=UNITS[guard["protects"]],
+        before=before(document),
         copy=COPIES[guard["noise"]],
         simulated=f"{TEXTS['simulated']}\n\n" if guard["noise"] == "simulated" else "",
         holds=holds(document),
@@ -256,6 +261,11 @@ def _lines(release: Json) -> list[str]:
             f"in the line above | {deviation:.4g} | MVAr |"
         )
     return lines
+
+
+def before(document: Json) -> str:
+    """Return the words that follow demand whose steps public factors multiply."""
+    return " before the public factors" if document["demand"]["factors"] else ""
 
 
 def holds(document: Json) -> str:

@@ -944,6 +944,7 @@ class PublishedDemand(Row):
     projected_mvar: Number = released("Moved: total reactive change to the nearest feasible demand")
     metric: Text = known("Metric: distance to the nearest AC-feasible demand")
     margin: Number = released("Margin: share by which limits were tightened")
+    factors: Any = known("Factors: public factors of the steps of a series; null without factors")
 
 
 class PublishedOptimum(Row):

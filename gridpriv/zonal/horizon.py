@@ -67,7 +67,7 @@ from gridpriv.privacy.temporal import (
 )
 from gridpriv.zonal.day import DayPlan, look_ahead, plan_day, plan_receding
 from gridpriv.zonal.documents import Baselines
-from gridpriv.zonal.messages import BEFORE_FACTORS, limits_named
+from gridpriv.zonal.messages import BEFORE_FACTORS, limits_named, protected_change
 from gridpriv.zonal.prepared import (
     Prepared,
     ReleasedPosterior,
@@ -117,7 +117,6 @@ class Horizon:
     seed: int
     multiplier: float | None
     chronology: Chronology | None = None
-    changed_steps: ClassVar[str] = "in every step"
 
     @property
     def released_once(self) -> bool:
@@ -218,9 +217,7 @@ class Horizon:
     @property
     def adjacency(self) -> str:
         """Adjacency over the horizon, as a sentence."""
-        case = self.series.case
-        protection = self.settings.adjacency(case).protection(case.base_mva)
-        return f"{protection}, {BEFORE_FACTORS if self.series.scales else self.changed_steps}"
+        return series_protection(self.series, self.settings)
 
     def plan(self, estimates: DemandEstimates | None) -> DayPlan | None:
         """Return the joint plan of all steps; None where nothing couples them."""
@@ -376,7 +373,6 @@ class Stream(Horizon):
     """
 
     block: int = 1
-    changed_steps: ClassVar[str] = "in every hour of the series"
 
     @property
     def window(self) -> int:
@@ -790,6 +786,15 @@ def step_row(name: str, result: RunResult, number: int = 0, plan: DayPlan | None
         **Baselines.of(result.reference).as_dict(),
         "seconds": result.timing.total,
     }
+
+
+def series_protection(series: DemandSeries, settings: Settings) -> str:
+    """Return the protected change of a series, as a sentence."""
+    if settings.stream is not None:
+        condition = "in every hour of the series"
+    else:
+        condition = BEFORE_FACTORS if series.scales else "in every step"
+    return protected_change(settings, series.case, condition)
 
 
 def total_releases(

@@ -21,11 +21,12 @@ from gridpriv.core.text import (
     read_templates,
     shown,
 )
+from gridpriv.grid.case import Case
 from gridpriv.power.ac.state import negligible_mw
 from gridpriv.privacy.settings import NOTHING
 from gridpriv.zonal.meter import hold_messages, meter_messages
 from gridpriv.zonal.opening import CONVERGED_RESIDUAL
-from gridpriv.zonal.settings import DEFAULT_TOLERANCE
+from gridpriv.zonal.settings import DEFAULT_TOLERANCE, Settings
 
 TEMPLATES = read_templates(Path(__file__).with_suffix(".txt"))
 MOST_NAMED = 3
@@ -44,6 +45,22 @@ UNREALIZABLE = 0.01
 
 
 message = partial(make_message, TEMPLATES)
+
+
+def protected_change(settings: Settings, case: Case, condition: str = "") -> str:
+    """Return the protected change of one bus, with a condition and the load scale if there is one.
+
+    It is a change of the owner's demand, which the load scale and public factors multiply.
+    """
+    change = str(settings.protected(case).protection(case.base_mva))
+    parts = [change, *filter(None, [condition])]
+    if settings.load_scale != 1.0:
+        scaled = f"--load-scale {settings.load_scale:g}"
+        if condition == BEFORE_FACTORS:
+            parts[-1] += f" and {scaled}"
+        else:
+            parts.append(f"of the demand before {scaled}")
+    return ", ".join(parts)
 
 
 def messages(document: Json) -> list[Message]:

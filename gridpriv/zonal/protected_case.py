@@ -561,7 +561,12 @@ class ProtectedSeries:
             f"demand of {steps} steps: {statistics}", self.release, owned.case.base_mva, "MW"
         )
         return CertificateContents(
-            owned, self.horizon.adjacency, (drawn,), self.served[0], series_errors(self.horizon)
+            owned,
+            self.horizon.adjacency,
+            (drawn,),
+            self.served[0],
+            series_errors(self.horizon),
+            factors=self.horizon.series.scales,
         )
 
 

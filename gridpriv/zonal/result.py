@@ -43,6 +43,7 @@ from gridpriv.zonal.documents import (
     Timing,
     ZoneSize,
 )
+from gridpriv.zonal.messages import protected_change
 from gridpriv.zonal.meter import meter_rows
 from gridpriv.zonal.opening import Trace
 from gridpriv.zonal.physical import (
@@ -105,7 +106,7 @@ def privacy_document(
         "caveat": noise_caveat(
             settings.noise_budget, settings.noise, settings.effective_mechanism()
         ),
-        "adjacency": str(protected.protection(case.base_mva)),
+        "adjacency": protected_change(settings, case),
         "beta": protected.beta,
         "protects": settings.protects,
         **totals(settings, certificates),

@@ -211,6 +211,21 @@ def test_a_series_is_released_once(here, capsys) -> None:
     assert "of a series are those expected before the release" in sheet
 
 
+def test_bounds_of_a_series_with_factors_are_stated_before_the_factors(here, capsys) -> None:
+    """At factor 0.25 demands of the file that are 10 MW apart differ by 40 MW in the release."""
+    (here / "day.csv").write_text("step,load_scale\nnight,0.25\nnoon,2.0\n")
+    assert main(["publish", *WORDS, "--series", "day.csv", "--out", "own.m"]) == 0
+    sheet = " ".join((here / "own.datasheet.md").read_text().split())
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "two demands of one bus that are 10 MW apart before the public factors from" in sheet
+    assert "estimates that bus's demand before the public factors with a mean abs" in sheet
+    for text in (sheet, printed):
+        assert "its public factor, 0.25 to 2; the case has the first step, of factor 0.25" in text
+        assert "so the protected change is 2.5 MW in it." in text
+    certificate = json.loads((here / "own.certificate.json").read_text())
+    assert certificate["demand"]["factors"] == [0.25, 2.0]
+
+
 def test_releases_are_charged_and_a_second_case_is_refused(here, capsys) -> None:
     pytest.importorskip("opendp")
     grant = ["ledger", "grant", "ledger", "--case", "case14", "--total", "1.5", "--beta", "10MW"]

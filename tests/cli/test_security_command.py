@@ -401,3 +401,22 @@ def test_a_small_angle_limit_is_kept_to_a_tenth_of_a_percent() -> None:
     over = np.abs(va[case.f_bus[rows]] - va[case.t_bus[rows]]).max() - 0.1
     status = result.physical["status"]
     assert status == ("feasible" if over <= 1e-5 else "marginal" if over <= 1e-4 else "infeasible")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["security", "case14", "--contingencies", "generators"],
+        ["exchange", "case39", "--zones", "2"],
+    ],
+)
+def test_the_protected_change_of_a_scaled_analysis_is_of_the_demand_before(words, capsys) -> None:
+    """At half the demand a change of 10 MW costs twice the epsilon: 10 MW are meant before it."""
+    scaled = [*words, *NOISE, "--load-scale", "0.5", "--coordination", "central"]
+    assert main([*scaled, "--public", "--json"]) == 0
+    adjacency = json.loads(capsys.readouterr().out)["privacy"]["adjacency"]
+    assert adjacency.endswith("by at most 10 MVAr, of the demand before --load-scale 0.5")
+    assert main([*scaled, "--protects", "p", "--mechanism", "laplace"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "by at most 10 MW, of the demand before --load-scale 0.5." in printed
+    assert "Only active demand is protected." in printed

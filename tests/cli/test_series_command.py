@@ -451,3 +451,22 @@ def test_a_dry_run_states_runs_and_their_time_and_runs_nothing(capsys, tmp_path)
     assert main(study) == 0
     assert " in 2 jobs, about " in capsys.readouterr().out
     assert not out.exists() or not any(out.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("rows", "ending"),
+    [
+        ("step,load_scale\na,0.6\nb,1.0\n", "before the public factors and --load-scale 0.5"),
+        (
+            "step,bus,pd_mw,qd_mvar\na,9,20,5\nb,9,30,6\n",
+            "step, of the demand before --load-scale 0.5",
+        ),
+    ],
+)
+def test_the_protected_change_of_a_series_is_of_the_demand_before_the_load_scale(
+    rows: str, ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "two.csv").write_text(rows)
+    words = ["--series", str(tmp_path / "two.csv"), "--load-scale", "0.5", "--seed", "1"]
+    assert main(["run", "case14", *words, "--coordination", "central", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["privacy"]["adjacency"].endswith(ending)

@@ -13,12 +13,14 @@ import re
 from contextlib import redirect_stdout
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from gridpriv.cli.main import main
 from gridpriv.core.text import amount, number_text
 from gridpriv.report.contents import protections
 from gridpriv.report.export import export, make_report, to_html
+from gridpriv.report.panel import cards
 from gridpriv.report.source import read_source
 from gridpriv.study import Method, compare, make_plan
 from gridpriv.study.engine import study_totals
@@ -233,8 +235,12 @@ def test_the_report_of_a_series_says_what_it_protects(tmp_path: Path) -> None:
     series.write_text("step,load_scale\nnight,0.6\nday,1.0\n", encoding="utf-8")
     words = ["--series", str(series), "--rounds", "2", "--beta", "3MW", "--no-reference"]
     assert main(["run", "case14", *words, "--quiet", "--out", str(tmp_path / "run")]) == 0
-    (protection,) = map(str, protections(read_source(tmp_path / "run")))
+    study = read_source(tmp_path / "run")
+    (protection,) = map(str, protections(study))
     assert protection.startswith(
         "Protected: any change of one bus's active demand by at most 3 MW and "
     )
-    assert protection.endswith(" at most 3 MVAr, in every step, before public factors.")
+    assert protection.endswith(" at most 3 MVAr, of the demand before the public factors.")
+    (card,) = cards(study, pd.DataFrame())
+    (fact,) = (fact for fact in card.facts if fact.label == "Protected")
+    assert protection == f"Protected: {fact.value}."

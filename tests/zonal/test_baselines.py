@@ -567,7 +567,7 @@ def test_islands_are_named_where_there_are_some(private, island_mw):
 
 @pytest.mark.parametrize(
     ("beta", "scale", "expected"),
-    [("1MW", 1.3, "after it, 1.3 MW."), ("0.01", 0.5, "after it, 0.005 p.u."), ("1MW", 1.0, "")],
+    [("1MW", 1.3, "change is 1.3 MW."), ("0.01", 0.5, "change is 0.005 p.u."), ("1MW", 1.0, "")],
 )
 def test_the_protected_change_of_scaled_demand_is_stated_in_megawatts(
     private, beta, scale, expected
