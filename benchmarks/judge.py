@@ -631,15 +631,23 @@ def _voltage(match: re.Match[str], facts: Facts) -> str | None:
 
 
 def _balancing(match: re.Match[str], facts: Facts) -> str | None:
-    """Return the fault of balancing power, its share of the load, its price and its value."""
+    """Return the fault of balancing power and its share of the load."""
     fault = same(match[1], facts["balancing_mw"])
-    if fault or match[3] is None:
-        return fault
-    price = facts.result.settings.balancing_price
+    return fault or (match[2] and same(match[2], facts.share_of_load, 2, 12))
+
+
+def _payment(match: re.Match[str], facts: Facts) -> str | None:
+    """Return the fault of the price of balancing power, and of its value without and with it."""
+    price, drawn = facts.result.settings.balancing_price, facts["balancing_mw"]
+    prior = getattr(facts.result.reference, "prior_only_balancing_mw", None)
+
+    def value(power: float | None) -> float | None:
+        return None if power is None else price * float(f"{power:.4g}")
+
     return (
-        same(match[2] or "-", facts.share_of_load, 2, 12)
-        or same(match[3], price)
-        or same(match[4], price * float(match[1]), 6, 2)
+        same(match[1], price)
+        or same(match[2], value(drawn), 3, 2)
+        or (match[3] and same(match[3], value(prior), 3, 2))
     )
 
 
@@ -806,9 +814,13 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     ),
     (rf"^\s*curtailed generation\s+{NUMBER}\s+MW\s*$", equals("curtailed_mw")),
     (
-        rf"^\s*balancing power\s+{NUMBER}\s+MW(?:\s+(?:([\d.e+-]+) % of the load; )?"
-        rf"payment for it at ([\d.e+-]+) \$/MWh: {AMOUNT} \$/h, not part of the cost)?\s*$",
+        rf"^\s*balancing power\s+{NUMBER}\s+MW(?:\s+([\d.e+-]+) % of the load)?\s*$",
         _balancing,
+    ),
+    (
+        rf"At ([\d.e+-]+) \$/MWh \(--balancing-price\) zones that draw it would pay {AMOUNT} \$/h "
+        rf"to zones that supply it(?: \(prior-only: {AMOUNT} \$/h\))?",
+        _payment,
     ),
     (
         rf"^\s*largest loading(?: \((\S+)\)\s+{NUMBER}\s+%\s+of the rating of this branch|"
@@ -894,17 +906,17 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         _noise_free("infeasible"),
     ),
     (
-        r"The release (costs more|sheds more load) than the prior-only baseline "
-        rf"\(epsilon = 0\): {AMOUNT} against {AMOUNT} (?:\$/h|MW)",
+        r"The release (?:does not pay: it )?(costs more|sheds more load) than the prior-only "
+        rf"baseline \(epsilon = 0\): {AMOUNT} against {AMOUNT} (?:\$/h|MW)",
         _above_prior_only,
     ),
     (
-        rf"The release costs less than the prior-only baseline \(epsilon = 0\), but draws more "
-        rf"balancing power \({AMOUNT} against {AMOUNT} MW\)\. A release pays where it is worse in "
-        r"neither: weigh the two",
+        r"The release does not pay: it costs (?:[\d.e+-]+ % less than|as much as) the prior-only "
+        r"baseline \(epsilon = 0\), but draws more balancing power "
+        rf"\({AMOUNT} against {AMOUNT} MW\)",
         _more_balancing,
     ),
-    (r"Less than 0\.25 % apart, either may be the cheaper", _within),
+    (r"They differ by less than 0\.25 %, so on the relaxation either may be the cheaper", _within),
     (
         r"The run is (not AC-feasible), but the prior-only baseline \(epsilon = 0\) is",
         _status,
@@ -985,13 +997,14 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         r"Add rounds \(--rounds\)(?: or a larger --penalty)?|A smaller tolerance lowers it|"
         r"Noise drawn in every round prevents convergence: draw it once .*|"
         r"--acceleration anderson runs ADMM|With convex costs, --objective cost does|"
-        r"They include the generation cost of balancing power, but no payment between zones for it|"
+        r"They include the generation of balancing power, but no payment between zones for it|"
+        r"Over all zones these payments add up to zero|"
         r"^The noise exceeds the forecast: .*$|^Raise --total, .*$|"
-        r"^Releases of the zones, .*$|^Protected: .*$|^Only \S+ demand is protected.*$|"
+        r"^Released: .*$|^Protected: .*$|^Only \S+ demand is protected.*$|"
         r"^The certificate covers changes at power factors .*$|"
         r"^The noise follows the published sensitivity.*$|^nothing of demand is released.*$|"
-        r"^Meters on the tie lines of zone .*$|^Zone \S+ releases no demand, but meters .*$|"
-        r"^With --hold interchange zones .*$|^Zones keep their scheduled interchange .*$|"
+        r"^Meters on tie lines reveal .*$|^These zones release no demand, but meters .*$|"
+        r"^Tie lines of a zone show .*$|^Zones keep their scheduled interchange .*$|"
         r"^Zone \S+ sets aside a quarter .*$|^Zones that set no generation aside.*$|^This run: .*$|"
         r"^no privacy: .*$|secure noise: no seed|^warning: .*$",
         None,

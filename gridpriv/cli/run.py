@@ -197,6 +197,9 @@ def summarise(document: Json, outages: str = "") -> None:
     else:
         output.say("Figures computed from private demand are left out.")
     messages = summary.notes(document)
+    for note in messages:
+        if note.severity == "warning":  # next to the results that it is about
+            output.say(note)
     if document["privacy"]["mechanism"] != "none":
         output.say(summary.privacy_line(document["privacy"]))
         for note in messages:
@@ -207,7 +210,7 @@ def summarise(document: Json, outages: str = "") -> None:
     if redispatched and 1 < len(document["zones"]) <= MOST_ZONES_NAMED:
         output.print_table(*summary.interchange(document))
     for note in messages:
-        if note.code not in ("ac-state", "noise-source"):
+        if note.severity != "warning" and note.code not in ("ac-state", "noise-source"):
             output.say(note)
 
 

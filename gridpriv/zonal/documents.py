@@ -485,13 +485,18 @@ class Meter(Row, name="meter"):
     interchange_mw_per_mw: Number = private(
         "Interchange: largest change of the interchange by the active demand of one bus", "MW/MW"
     )
-    bus: Number = private("At bus: number of that bus")
+    least_interchange_mw_per_mw: Number = private(
+        "Least interchange: smallest change of the interchange by the active demand of one bus; 0 "
+        "if buses change it in both directions",
+        "MW/MW",
+    )
+    bus: Number = private("At bus: number of the bus of the largest change of the interchange")
     tie_mw_per_mw: Number = private("Tie flow: largest change of a tie flow by one bus", "MW/MW")
     tie: Text = private("On tie: bus numbers of that tie line")
     noise_mw: Number = private("Message noise: standard deviation of noise in the released total")
     meter_tells_more: Flag = private(
-        "Meter shows more: flag of an interchange that reveals the total demand more precisely "
-        "than the message"
+        "Meter shows more: flag of an interchange that, metered to 0.01 MW, reveals the total "
+        "demand more precisely than the release"
     )
 
 

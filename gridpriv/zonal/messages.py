@@ -18,6 +18,7 @@ from gridpriv.core.text import (
     counted,
     differs,
     make_message,
+    percent_of,
     read_templates,
     shown,
 )
@@ -33,6 +34,7 @@ MOST_NAMED = 3
 """Limits named in a message."""
 CHANCE = 2.5e-3
 """Relative: costs that differ by less may differ by the number of rounds (docs/limits.md)."""
+CHANCE_TEXT = "They differ by less than 0.25 %, so on the relaxation either may be the cheaper."
 BEFORE_FACTORS = "of the demand before the public factors"
 """Protected demand of a series whose steps are public factors on one demand."""
 FULL = 1e-3
@@ -231,14 +233,17 @@ def _against_prior_only(document: Json) -> Iterator[tuple[str, Json]]:
     elif value > prior and differs(value - prior, prior, unit):
         texts = {"cost": amount(value, unit), "prior": amount(prior, unit)}
         near = on_relaxation(document) and value <= prior + CHANCE * abs(prior)
-        chance = " Less than 0.25 % apart, either may be the cheaper." if near else ""
+        verdict = f"The release {'costs' if near else 'does not pay: it costs'}"
+        chance = f" {CHANCE_TEXT}" if near else ""
         code = "dearer-than-prior-only" if priced else "sheds-more-than-prior-only"
-        yield code, texts | {"chance": chance}
+        yield code, texts | {"verdict": verdict, "chance": chance}
     elif priced:
         drawn, prior_only = physical["balancing_mw"] or 0.0, costs["prior_only_balancing_mw"] or 0.0
         if drawn - prior_only > negligible_mw(physical["load_mw"] or 0.0):
             values = {"balancing": amount(drawn, "MW"), "prior": amount(prior_only, "MW")}
-            yield "more-balancing-than-prior-only", values
+            percent = percent_of(prior - value, prior)
+            saved = f"{percent} less than" if percent else "as much as"
+            yield "more-balancing-than-prior-only", values | {"saved": saved}
 
 
 def _service(document: Json) -> Iterator[tuple[str, Json]]:
@@ -251,9 +256,27 @@ def _service(document: Json) -> Iterator[tuple[str, Json]]:
         yield "balancing-without-noise", values
     yield from _capacity(document)
     if physical["cost"] is not None:
-        yield "costs-include", {"voll": f"{settings['voll']:g}"}
+        yield "costs-include", {"voll": f"{settings['voll']:g}", "payment": _payment(document)}
     elif settings["objective"] == "losses" and physical["losses_mw"] is not None:
         yield "no-costs", {}
+
+
+def _payment(document: Json) -> str:
+    """Return the value of balancing power, which zones would pay each other, as a sentence."""
+    physical, costs = document["final"]["physical"], document["final"]["cost_of_privacy"] or {}
+    price, power = document["settings"]["balancing_price"], physical["balancing_mw"] or 0.0
+    if power <= negligible_mw(physical["load_mw"] or 0.0):
+        return ""
+
+    def value(power: float) -> str:
+        return f"{amount(price * float(str(amount(power, 'MW'))), '$/h')} $/h"  # of printed power
+
+    prior = None if releases_nothing(document["settings"]) else costs.get("prior_only_balancing_mw")
+    instead = "" if prior is None else f" (prior-only: {value(prior)})"
+    return (
+        f" At {price:g} $/MWh (--balancing-price) zones that draw it would pay {value(power)} to "
+        f"zones that supply it{instead}. Over all zones these payments add up to zero."
+    )
 
 
 def _capacity(document: Json) -> Iterator[tuple[str, Json]]:

@@ -174,10 +174,11 @@ def _bands(rows: Sequence[Json]) -> str:
 
 MOST_BUSES = 3_000
 """Largest grid with values of meters: derivatives are dense, ties times buses."""
+MOST = "interchange_mw_per_mw"
 LEAST_MOVE = 1e-3
 """Least MW of interchange per MW of load that counts as disclosure."""
-RESOLUTION_MW = 0.01
-"""Resolution of a meter on a tie line."""
+METER_ERROR_MW = 0.01
+"""Assumed error of a zone's metered interchange."""
 
 
 class RedispatchedRun(Protocol):
@@ -220,6 +221,33 @@ def derivatives(result: RedispatchedRun) -> MeterDerivatives | None:
         return None
 
 
+def least_response(responses: Floats) -> float:
+    """Return the least size of some responses; 0 where they have both signs."""
+    same_sign = (responses > 0.0).all() or (responses < 0.0).all()
+    return float(np.abs(responses).min()) if same_sign else 0.0
+
+
+def shows_total(least: float, most: float, noise: float) -> bool:
+    """Return True where a zone's interchange shows its total load more precisely than its release.
+
+    A change of one bus's load by ``noise`` changes the interchange by ``least`` to ``most`` times
+    as much. At (least + most)/2 per MW it is read with an error of at most (most - least)/(most +
+    least) times its size, and the error of the meter.
+
+    Parameters
+    ----------
+    least, most : float
+        Response of the interchange to the load of a bus, MW/MW; ``least`` is 0 where buses change
+        it in both directions.
+    noise : float
+        Standard deviation of the total in the release, MW; infinite without a release.
+    """
+    if least <= LEAST_MOVE:
+        return False
+    ambiguity = (most - least) / (most + least)
+    return METER_ERROR_MW / least < (1.0 - ambiguity) * noise
+
+
 def meter_rows(result: RedispatchedRun) -> list[Json] | None:
     """Return a row per zone (``documents.Meter``); None without an AC state."""
     meters = derivatives(result)
@@ -228,20 +256,20 @@ def meter_rows(result: RedispatchedRun) -> list[Json] | None:
     rows = []
     for number, zone in enumerate(result.zone_models):
         own, noise = zone.own, message_noise_mw(result, number)
-        moves = np.abs(meters.interchange_p[number, own])
+        responses = meters.interchange_p[number, own]
+        moves, least = np.abs(responses), least_response(responses)
         flows = np.abs(meters.flow_p[:, own])
         place = int(np.argmax(flows.max(axis=1))) if len(meters.ties) else None
         rows.append(
             {
                 "zone": zone.name,
                 "interchange_mw_per_mw": float(moves.max()),
+                "least_interchange_mw_per_mw": least,
                 "bus": int(result.case.bus_id[own[int(np.argmax(moves))]]),
                 "tie_mw_per_mw": 0.0 if place is None else float(flows[place].max()),
                 "tie": None if place is None else _ends(result, meters.ties[place]),
                 "noise_mw": noise if math.isfinite(noise) else None,
-                "meter_tells_more": bool(
-                    moves.min() > LEAST_MOVE and float(moves.min()) * noise > RESOLUTION_MW
-                ),
+                "meter_tells_more": shows_total(least, float(moves.max()), noise),
             }
         )
     return rows
@@ -285,7 +313,7 @@ def _ends(result: RedispatchedRun, branch: int) -> str:
 def meter_messages(
     rows: Sequence[Json] | None, *, holding_interchange: bool
 ) -> Iterator[tuple[str, Json]]:
-    """Yield codes and values of messages on zones whose meters disclose more than their messages.
+    """Yield codes and values of messages on zones whose meters show more than their releases.
 
     Parameters
     ----------
@@ -293,13 +321,34 @@ def meter_messages(
         Zones keep their scheduled interchange already, so there is no advice.
     """
     more = [row for row in rows or () if row["meter_tells_more"]]
-    for row in more:
-        values = {"zone": row["zone"], "moves": f"{row['interchange_mw_per_mw']:.2f}"}
-        if row["noise_mw"] is None:
-            yield "meter-unreleased", values
-        else:
-            yield "meter", values | {"noise": f"{row['noise_mw']:.3g}"}
-    if not holding_interchange and any(
-        row["noise_mw"] is not None for row in more
-    ):  # others could not set any aside
+    released = [row for row in more if row["noise_mw"] is not None]
+    unreleased = [row for row in more if row["noise_mw"] is None]
+    for code, shown in (("meter", released), ("meter-unreleased", unreleased)):
+        if shown:
+            yield code, {"zones": _responses(shown), "error": f"{METER_ERROR_MW:g}"}
+    if released and not holding_interchange:  # others could not set any aside
         yield "meter-advice", {}
+
+
+def _responses(rows: Sequence[Json]) -> str:
+    """Return the response of each zone's interchange, and the error of its released total."""
+    groups = [[row] for row in rows] if len(rows) <= MOST_ZONES_NAMED else [list(rows)]
+    parts = []
+    for group in groups:
+        moves = [row[key] for row in group for key in ("least_interchange_mw_per_mw", MOST)]
+        noises = [row["noise_mw"] for row in group if row["noise_mw"] is not None]
+        released = f" (released total: standard deviation {_range(noises)} MW)" if noises else ""
+        parts.append(f"{_range(moves)} MW in {named_zones([r['zone'] for r in group])}{released}")
+    return "; ".join(parts)
+
+
+def named_zones(zones: Sequence[str]) -> str:
+    """Return the names of zones; of many, their number."""
+    if len(zones) > MOST_ZONES_NAMED:
+        return f"{len(zones)} zones"
+    return f"zone{'s' * (len(zones) > 1)} {', '.join(zones)}"
+
+
+def _range(values: Sequence[float]) -> str:
+    """Return the least and the largest of some values, once if they look the same."""
+    return " to ".join(dict.fromkeys(f"{value:.3g}" for value in (min(values), max(values))))

@@ -118,13 +118,13 @@ class Adjacency(Part):
         largest = float(np.bincount(case.gen_bus, weights=case.pmax).max(initial=0.0))
         unitless = not self.beta.unit and self.beta.value >= 1.0  # a base or more: probably in MW
         if unitless or beta > largest > 0.0:
-            more = f", more than its largest bus can generate ({largest * case.base_mva:.6g} MW)"
-            warn(
-                f"beta = {self.beta} is {beta * case.base_mva:.6g} MVA on the base of {case.name}"
-                f"{more if beta > largest > 0.0 else ''}; "
-                "a distance in megawatts is written with its unit, such as 20MW",
-                3,
+            means = f" has no unit: it means {beta * case.base_mva:.6g} MW" if unitless else " is"
+            more = (
+                f"{',' * unitless} more than any bus of {case.name} can generate "
+                f"({largest * case.base_mva:.6g} MW; demand is not read here)"
             )
+            advice = f". For megawatts write {self.beta.value:g}MW" if unitless else ""
+            warn(f"beta = {self.beta}{means}{more if beta > largest > 0.0 else ''}{advice}", 3)
         return protected
 
 

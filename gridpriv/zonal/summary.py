@@ -20,7 +20,6 @@ from gridpriv.privacy.adjacency import parse_beta
 from gridpriv.privacy.certificate import certified_for
 from gridpriv.privacy.temporal import HOURS
 from gridpriv.zonal.messages import (
-    BEFORE_FACTORS,
     ended_at_tolerance,
     fresh_noise,
     interrupted_attempts,
@@ -28,7 +27,7 @@ from gridpriv.zonal.messages import (
     messages,
     releases_nothing,
 )
-from gridpriv.zonal.meter import MOST_ZONES_NAMED
+from gridpriv.zonal.meter import named_zones
 from gridpriv.zonal.opening import CONVERGED_RESIDUAL
 
 INTERIOR_POINT = "interior-point method"
@@ -126,7 +125,7 @@ def results(document: Json) -> list[list[object]]:
         for name, value, base, baseline in money
     ]
     drawn = amount(physical["balancing_mw"], "MW")
-    rows.insert(2, ["balancing power", drawn, "MW", _valued(document)])
+    rows.insert(2, ["balancing power", drawn, "MW", _share(physical)])
     if not releases_nothing(settings):
         prior_only_power = amount(costs.get("prior_only_balancing_mw"), "MW")
         rows.insert(4, ["balancing power, prior-only", prior_only_power, "MW", ""])
@@ -135,18 +134,11 @@ def results(document: Json) -> list[list[object]]:
     return [row for row in rows if row[1] is not None and [row[0], str(row[1])] not in zeros]
 
 
-def _valued(document: Json) -> str:
-    """Return balancing power as a share of the load, and its value, which no cost includes."""
-    physical, price = document["final"]["physical"], document["settings"]["balancing_price"]
+def _share(physical: Json) -> str:
+    """Return balancing power as a share of the load, in words."""
     power, load = physical["balancing_mw"] or 0.0, physical["load_mw"] or 0.0
-    if power <= negligible_mw(load):
-        return ""
-    share = f"{number_text(100.0 * power / load, 2)} % of the load; " if load > 0 else ""
-    payment = price * float(str(amount(power, "MW")))  # of the printed power
-    return (
-        f"{share}payment for it at {price:g} $/MWh: {amount(payment, '$/h')} $/h, not part of the "
-        "cost"
-    )
+    small = power <= negligible_mw(load) or load <= 0
+    return "" if small else f"{number_text(100.0 * power / load, 2)} % of the load"
 
 
 def _power(physical: Json, costs: Json) -> list[list[object]]:
@@ -354,7 +346,14 @@ def released(document: Json) -> list[Message]:
     rows = sorted(document.get("released") or [], key=lambda row: order.index(row["zone"]))
     if not rows or document["settings"]["release"] in ("bus", "nothing"):
         return []
-    lines = [message("released-statistics", {"statistics": "; ".join(_chosen(rows))})]
+    by_name: dict[str, list[str]] = {}
+    for row in rows:
+        by_name.setdefault(row["statistics"], []).append(row["zone"])
+    chosen = "; ".join(
+        f"{in_words(name)} by {named_zones(zones)} (--release {name})"
+        for name, zones in by_name.items()
+    )
+    lines = [message("released-statistics", {"statistics": chosen})]
     single = {zone["zone"] for zone in document["zones"] if zone["buses"] == 1}
     if alone := [row["zone"] for row in rows if row["zone"] in single]:
         lines.append(message("single-bus-zones", {"zones": ", ".join(alone)}))
@@ -367,30 +366,9 @@ def scaled_beta(settings: Json) -> str:
     return f"{settings['load_scale'] * beta.value:.4g} {beta.unit or 'p.u.'}"
 
 
-def _chosen(rows: list[Json]) -> list[str]:
-    """Return each zone's released statistics; of many zones, their number by statistics."""
-    if len(rows) <= MOST_ZONES_NAMED:
-        return [
-            f"zone {r['zone']}: {in_words(r['statistics'])}, error {r['expected_error_mw']:.3g} MW"
-            for r in rows
-        ]
-    errors: dict[str, list[float]] = {}
-    for row in rows:
-        errors.setdefault(in_words(row["statistics"]), []).append(row["expected_error_mw"])
-    return [
-        f"{name} in {counted(len(each), 'zone')}, error {_from_to(each)} MW"
-        for name, each in errors.items()
-    ]
-
-
 def in_words(statistics: str) -> str:
     """Return the released statistics of a zone as text."""
     return STATISTICS.get(statistics, statistics)
-
-
-def _from_to(values: list[float]) -> str:
-    """Return the least and the largest of some values, once if they look the same."""
-    return " to ".join(dict.fromkeys(f"{value:.3g}" for value in (min(values), max(values))))
 
 
 def protected(document: Json) -> list[Message]:
@@ -495,7 +473,7 @@ def _of_series(steps: list[Json], planned: int, settings: Json) -> Iterator[tupl
         code = "steps-shed" if most > negligible_mw(load) else "steps-no-shed"
         yield code, mean | {"most": amount(most, "MW"), "step": at}
     if any(step.get("cost") is not None for step in steps):
-        yield "costs-include", {"voll": f"{settings['voll']:g}"}
+        yield "costs-include", {"voll": f"{settings['voll']:g}", "payment": ""}
     if large := _not_converged(steps, "consensus_residual"):
         yield f"steps-not-converged{'-fresh-noise' if fresh_noise(settings) else ''}", large
     if plain := _not_converged(steps, "noise_free_residual"):
@@ -569,11 +547,9 @@ def _released_in_series(document: Json) -> list[Message]:
     chosen = "; ".join(
         f"zone {row['zone']}: {in_words(row['statistics'])}"
         + (f" and {counted(row['cosines'], 'cosine coefficient')}" if row["cosines"] else "")
-        + f", error {row['expected_error_mw']:.3g} MW"
         for row in rows
     )
-    factor = " of factor 1" if BEFORE_FACTORS in document["privacy"]["adjacency"] else ""
-    return [message("released-once", {"factor": factor, "statistics": chosen})]
+    return [message("released-once", {"statistics": chosen})]
 
 
 def _stream(stream: Json) -> Iterator[Message]:

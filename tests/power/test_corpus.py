@@ -143,7 +143,17 @@ VALUES = {
         "gap": " The noise-free baseline is 3.20 $/h above the AC optimum, so noise can lower the "
         "cost."
     },
-    "dearer-than-prior-only": {"chance": " Less than 0.25 % apart, either may be the cheaper."},
+    "dearer-than-prior-only": {
+        "verdict": "The release costs",
+        "chance": " They differ by less than 0.25 %, so on the relaxation either may be the "
+        "cheaper.",
+    },
+    "more-balancing-than-prior-only": {"saved": "3.3 % less than"},
+    "costs-include": {
+        "payment": " At 1000 $/MWh (--balancing-price) zones that draw it would pay 437.00 $/h to "
+        "zones that supply it (prior-only: 8742.00 $/h). Over all zones these payments add up to "
+        "zero."
+    },
     "noise-free-not-converged": {"so": ", so the cost of privacy is approximate"},
     "cost-not-minimized": {"objective": "losses"},
     "shed-by-exporters": {
@@ -197,11 +207,11 @@ def test_no_part_of_a_runs_messages_is_unknown(modules, finished, monkeypatch):
     ("wrong", "fault"),
     [
         (
-            "balancing power  0.031 MW  2.5 % of the load; payment for it at 250 $/MWh: "
-            "7.75 $/h, not part of the cost",
-            "printed 0.031",
+            "At 250 $/MWh (--balancing-price) zones that draw it would pay 7.75 $/h to zones that "
+            "supply it.",
+            "printed 250",
         ),
-        ("balancing power  0 MW  2.5 % of the load", None),
+        ("balancing power  0.031 MW  2.5 % of the load", "printed 0.031"),
         (
             "The grid is short of generating capacity: load and losses exceed its "
             "capacity of 772.4 MW by 3 MW.",

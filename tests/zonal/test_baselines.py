@@ -347,7 +347,7 @@ def test_every_template_takes_its_values(private):
     """No message that a document gives rise to lacks a value, and every text ends a sentence."""
     for code, (severity, template) in TEMPLATES.items():
         assert severity in ("info", "warning")
-        assert template.endswith((".", "least}", "gap}", "chance}", "caveat}", "advice}"))
+        assert template.endswith((".", "least}", "gap}", "chance}", "caveat}", "payment}"))
         assert code == code.lower()
     assert all(str(message).endswith(".") for message in messages(private))
 
@@ -442,11 +442,10 @@ def test_statistics_that_auto_chose_are_named_and_a_zone_of_one_bus_too(capsys, 
     words = [*GRID[:-1], *ONCE, "--no-reference", "--zoning", str(zones)]
     assert main([*words, "--release", "auto"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "Releases of the zones, with their expected error" in text
-    assert re.search(r"\brest: (bus values|zone total|bus values and zone total), ", text)
+    assert re.search(r"Released: .*(?:bus values|zone total) by zones? (?:alone, )?rest ", text)
     assert "Zones of one bus release that bus's demand: alone." in text
     assert main([*words, "--release", "bus"]) == 0
-    assert "Releases of the zones, with their expected error" not in capsys.readouterr().out
+    assert "Released: " not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -454,13 +453,13 @@ def test_statistics_that_auto_chose_are_named_and_a_zone_of_one_bus_too(capsys, 
     [
         (
             MOST_ZONES_NAMED,
-            "zone 1: bus values and zone total, error 1 MW; zone 2: bus values and zone "
-            "total, error 2 MW; zone 3: bus values, error 3 MW",
+            "Released: bus values and zone total by zones 1, 2 (--release tree); bus values by "
+            "zones 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 (--release bus).",
         ),
         (
-            MOST_ZONES_NAMED + 1,
-            "bus values and zone total in 2 zones, error 1 to 2 MW; bus values in 11 zones, "
-            "error 3 to 13 MW",
+            MOST_ZONES_NAMED + 12,
+            "Released: bus values and zone total by zones 1, 2 (--release tree); bus values by 22 "
+            "zones (--release bus).",
         ),
     ],
 )
@@ -549,11 +548,15 @@ def test_balancing_power_is_next_to_the_cost_of_privacy_with_its_value(private):
     names = [row[0] for row in results(document)]
     assert names[names.index("cost of privacy") + 1] == "balancing power"
     note = results(document)[names.index("balancing power")][3]
-    assert note.startswith("10 % of the load; payment for it at 1000 $/MWh: 25900.0 $/h, ")
+    assert note == "10 % of the load"
+    (text,) = (str(m) for m in messages(document) if m.code == "costs-include")
+    assert "At 1000 $/MWh (--balancing-price) zones that draw it would pay 25900.0 $/h to" in text
     physical |= {"balancing_mw": 0.43749, "balancing_cost": 437.49}
     physical |= {"worst_loading_percent": 100.06, "worst_branch": "6-8"}
-    rows = {row[0]: row for row in results(changed(private, physical=physical))}
-    assert " 437.00 $/h" in rows["balancing power"][3], "0.437 MW are printed"
+    document = changed(private, physical=physical)
+    rows = {row[0]: row for row in results(document)}
+    (text,) = (str(m) for m in messages(document) if m.code == "costs-include")
+    assert " 437.00 $/h" in text, "0.437 MW are printed"
     assert rows["largest loading (6-8)"][1] == "100.06", "above the rating"
 
 

@@ -93,7 +93,7 @@ def test_balancing_power_without_load_has_a_value_but_no_share(capsys):
     document["final"]["physical"] |= {"balancing_mw": 5.0, "balancing_cost": 5000.0}
     summarise(document)
     printed = " ".join(capsys.readouterr().out.split())
-    assert "5.000 MW payment for it at 1000 $/MWh: 5000.00 $/h" in printed
+    assert "zones that draw it would pay 5000.00 $/h to zones that supply it." in printed
     assert "of the load" not in printed
 
 

@@ -81,8 +81,8 @@ def test_noise_larger_than_the_grid_is_reported(tmp_path, capsys):
     ("given", "mw", "warned"),
     [
         ("10kW", "0.01", ""),
-        ("3", "300", "beta = 3 is 300 MVA on the base of"),
-        ("200MW", "200", "more than its largest bus can generate (120 MW)"),
+        ("3", "300", "beta = 3 has no unit: it means 300 MW"),
+        ("200MW", "200", "can generate (120 MW; demand is not read here)"),
     ],
 )
 def test_what_is_protected_is_told_in_megawatts(given, mw, warned, tmp_path, capsys):

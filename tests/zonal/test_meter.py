@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -13,7 +14,8 @@ import gridpriv
 from gridpriv.power.ac.flow import ac_flow, meter_derivatives
 from gridpriv.power.ac.grid_redispatch import joint_dispatch
 from gridpriv.power.ac.state import Schedule
-from gridpriv.zonal.meter import meter_rows
+from gridpriv.power.zone import owner_of
+from gridpriv.zonal.meter import meter_rows, shows_total
 
 STEP = 1e-5  # p.u.: a generator of case57 is within 1e-4 of its limit
 SLOW = ("case39", "case57", "case118")
@@ -71,7 +73,51 @@ def test_a_zone_without_room_shows_its_load() -> None:
     assert [zone for zone, row in rows.items() if row["meter_tells_more"]] == ["2"]
     assert max(rows[zone]["interchange_mw_per_mw"] for zone in "13") < 0.01
     texts = [message["text"] for message in result.as_dict()["messages"]]
-    assert any("zone 2 reveal its total load" in text for text in texts)
+    (text,) = (text for text in texts if text.startswith("Meters on tie lines reveal"))
+    least, most, noise = map(float, re.search(METERED, text).groups())
+    assert 0.9 < least <= most < 1.1
+    assert noise == pytest.approx(rows["2"]["noise_mw"], rel=0.01)
+
+
+METERED = r": ([\d.]+) to ([\d.]+) MW in zone 2 \(released total: standard deviation ([\d.]+) MW\)"
+
+
+def test_a_zone_with_room_does_not_show_its_total_load() -> None:
+    """Its buses change the interchange by a few kW per MW, in both directions: no total follows."""
+    case = gridpriv.load_case("case24_ieee_rts")
+    result = gridpriv.run(case, zones=4, beta="600MW", seed=1)
+    derivatives = meter_derivatives(
+        result.redispatch.state,
+        joint_dispatch(result.case, result.zone_models, result.redispatch.plans),
+        Schedule(owner_of(case, result.zone_models), result.redispatch.scheduled),
+    )
+    both = [
+        zone.name
+        for number, zone in enumerate(result.zone_models)
+        if np.ptp(np.sign(derivatives.interchange_p[number, zone.own])) == 2
+    ]
+    assert both == ["2", "3"]
+    rows = {row["zone"]: row for row in meter_rows(result)}
+    assert [zone for zone, row in rows.items() if row["meter_tells_more"]] == ["1", "4"]
+    texts = [message["text"] for message in result.as_dict()["messages"]]
+    assert sum("Meters on tie lines" in text for text in texts) == 1
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "noise", "shown"),
+    [
+        (0.98, 1.03, 400.0, True),
+        (0.98, 1.03, 0.01, False),  # the meter's error exceeds the noise
+        (0.0, 0.005, 400.0, False),  # both directions
+        (0.5, 0.9, 400.0, True),  # 400 MW at a bus are read as 286 to 514 MW
+        (0.002, 0.9, 400.0, False),  # they are read as 1.8 to 798 MW
+        (0.98, 1.03, np.inf, True),
+    ],
+)
+def test_a_meter_shows_a_total_that_it_reads_better_than_the_release(
+    least: float, most: float, noise: float, shown: bool
+) -> None:
+    assert shows_total(least, most, noise) == shown
 
 
 def test_meters_are_private() -> None:
