@@ -337,13 +337,13 @@ class Privacy(Part):
         Budget("total", 5.0),
         parse_budget,
         "BUDGET",
-        "total:E[,D] for all releases together, or per-release:E[,D]; a smaller epsilon E means "
+        "budget total:E[,D] of all releases, or per-release:E[,D]; a smaller epsilon E means "
         "more privacy and more noise; without delta D a total is pure DP (Gaussian noise needs D)",
     )
     delta: float = number(
         1e-5,
-        "for Gaussian noise: delta at which the epsilon of one release is stated, and set by "
-        "--budget per-release:E",
+        "delta at which the epsilon of one Gaussian release is stated, and set by --budget "
+        "per-release:E",
         check_delta,
     )
     target_delta: float = number(

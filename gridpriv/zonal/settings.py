@@ -147,8 +147,8 @@ class ReleaseSchedule(Part):
     )
     stream: str | None = words(
         None,
-        "with --series: the budget holds for every window of this length, such as 48h, day or year "
-        "(w-event privacy); zones release means of their totals over blocks of hours",
+        "length of a window, such as 48h, day or year: with --series the budget holds for every "
+        "window (w-event privacy), and zones release means of their totals over blocks of hours",
         "WINDOW",
         parse_window,
         unset="none",
@@ -162,8 +162,8 @@ class ReleaseSchedule(Part):
     noise_schedule: NoiseSchedule | None = choice(
         None,
         get_args(NoiseSchedule),
-        "draw noise on demand once, every round or every update (noise on objective or output: "
-        "always every update)",
+        "draws of noise on demand: once, every round or every update (noise on objective or "
+        "output: always every update)",
         unset="once",
     )
     seed: int | None = count(None, "seed of simulated noise", least=0, unset="drawn and recorded")
@@ -244,8 +244,8 @@ class Grid(Scenario):
     )
     tolerance: float | None = number(
         None,
-        "rounds on the relaxation stop at this consensus residual of every coupling variable, p.u. "
-        "(dual residual: 10 X); 0: run all rounds",
+        "consensus residual of every coupling variable, p.u., at which rounds on the relaxation "
+        "stop (dual residual: 10 X); 0: all rounds",
         not_negative,
         unset=f"{DEFAULT_TOLERANCE:g} with update exact, penalty auto, start warm, "
         "solver-tolerance matched and noise drawn at most once, else 0",
