@@ -35,7 +35,7 @@ STATISTICS = {
     "certified": "cert.",
     "measured": "measured",
     "runs": "runs",
-    "detectable": "power",
+    "detectable": "detectable",
     "verdict": "verdict",
 }
 

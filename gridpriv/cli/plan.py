@@ -234,7 +234,8 @@ def _summarise(document: Json) -> None:
     )
     meanings = [
         "ok: number of AC-feasible scenarios / number of scenarios",
-        "error: expected error of the release in the worst zone, as gridpriv run states it",
+        "error: expected error of the release in the worst zone, a score to compare releases "
+        "(docs/glossary.md)",
     ]
     shown = ["over_optimum"] if priced else ["shed_mw", "balancing_mw"]
     if priced and any(row["shed_mw"] and row["shed_mw"]["most"] >= LEAST_MW for row in rows):
@@ -256,7 +257,7 @@ def _summarise(document: Json) -> None:
     if chosen := [release for release, own in figures.items() if own == auto]:
         meanings.append(f"auto: {chosen[0]} on this grid")
     if len({row["rounds"] for row in rows} - {"central"}) > 1:
-        meanings.append("N rounds: limits ADMM, not rounds on the AC equations")
+        meanings.append("N rounds: limit of rounds on the relaxation, not of AC rounds")
     output.print_table(title, columns, list(_cells(rows, shown, priced=priced)))
     output.say(*meanings)
     failed = sum(row["without_dispatch"] for row in rows)

@@ -16,8 +16,8 @@ from gridpriv.cli import flags, output
 from gridpriv.cli.flags import Command
 from gridpriv.core.errors import InputError, SolverError, check_choice, not_allowed
 from gridpriv.core.settings import Setting, reading, settings_of
-from gridpriv.core.text import Json, amount, counted, frame_records, json_ready
-from gridpriv.privacy.settings import nominal_epsilon
+from gridpriv.core.text import Json, amount, counted, frame_records, json_ready, shown
+from gridpriv.privacy.settings import NO_NOISE, nominal_epsilon
 from gridpriv.zonal.settings import PRESETS, Settings
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from gridpriv.report.export import Report
     from gridpriv.study import Study, StudyPlan
 
+UNUSED = 0.98
+"""Share of a budget below which a certified total is printed with the budget."""
 NEGLIGIBLE_MW = 1e-3
 """MW below which a mean is rounding."""
 LONG_SECONDS = 20.0
@@ -189,34 +191,37 @@ def print_summary(table: pd.DataFrame) -> None:
             counted(seeds[0], "seed") if equal else f"finished runs (at most {seeds[-1]} seeds)"
         )
         beyond = rows.cost_of_privacy_high - rows.cost_of_privacy
+        own = rows.get("method_cost", rows.cost_of_privacy).where(rows.budget == NO_NOISE)
+        cost = rows.cost_of_privacy.fillna(own)
         power = {
             name: [amount(0.0 if abs(x) < NEGLIGIBLE_MW else x, "MW") for x in rows[name]]
             for name in ("redispatch_shed_mw", "balancing_mw")
         }
         text = {
             "method": list(rows.series.mask(rows.series == rows.series.shift(), "")),
-            "eps": [_epsilon(row) for row in rows.itertuples()],
-            "cost of priv. $/h": [amount(x, "$/h") for x in rows.cost_of_privacy],
-            "+- $/h": [amount(x, "$/h") for x in beyond],
+            "epsilon": [_epsilon(row) for row in rows.itertuples()],
+            "cost of privacy $/h": [amount(x, "$/h") for x in cost],
+            "95 % +- $/h": [amount(x, "$/h") for x in beyond],
             "shed MW": power["redispatch_shed_mw"],
             "balancing MW": power["balancing_mw"],
         }
         every = bool((rows.ac_feasible == 1.0).all())
         if not every:
             shares = zip(rows.ac_feasible, rows.seeds, strict=True)
-            text["ok %"] = [_share(share) if seeds else "failed" for share, seeds in shares]
+            text["AC-feasible %"] = [
+                _share(share) if seeds else "failed" for share, seeds in shares
+            ]
         filled = {name: cells for name, cells in text.items() if any(c is not None for c in cells)}
         title = f"{panel}: means after AC redispatch over {number}"
-        feasible = (
-            "all AC-feasible" if every else "costs: of AC-feasible runs (ok %: their share of runs)"
-        )
+        feasible = "all AC-feasible" if every else "costs: of AC-feasible runs"
         output.print_table(
             f"{title}; {feasible}", list(filled), list(zip(*filled.values(), strict=True))
         )
     if len(deltas := table.target_delta.dropna().unique()):
-        output.say(f"eps: total epsilon at delta = {' or '.join(f'{delta:g}' for delta in deltas)}")
+        at = " or ".join(f"{delta:g}" for delta in deltas)
+        output.say(f"epsilon: total at delta = {at}; of: budget, where it is not used up")
     if table.cost_of_privacy.notna().any():
-        output.say(output.worded("compare-cost-of-privacy"), output.worded("compare-interval"))
+        output.say(output.worded("compare-cost-of-privacy"))
     output.say(output.worded("compare-balancing"))
 
 
@@ -282,11 +287,15 @@ def _share(share: float) -> int | None:
     return None if math.isnan(share) else round(100.0 * share)
 
 
-def _epsilon(row: Any) -> float | None:
-    """Return the certified total of a row's runs, or the nominal total if all failed."""
-    if row.seeds == 0 and str(row.budget).startswith("total:"):
+def _epsilon(row: Any) -> object:
+    """Return the certified total of a row's runs and a larger budget; nominal if all failed."""
+    of_total = str(row.budget).startswith("total:")
+    if row.seeds == 0 and of_total:
         return nominal_epsilon(row.budget)
-    return _number(row.total_epsilon)
+    total = _number(row.total_epsilon)
+    if total is None or not of_total or total >= UNUSED * nominal_epsilon(row.budget):
+        return total
+    return f"{shown(total)} of {nominal_epsilon(row.budget):g}"
 
 
 def _number(value: Any) -> float | None:

@@ -263,6 +263,9 @@ def _worded(study: Study, table: pd.DataFrame) -> pd.DataFrame:
     if table.empty:
         return table
     percent = table.ac_feasible * 100.0
+    if "method_cost" in table:  # all of the cost of privacy of a noise-free method
+        own = table.method_cost.where(table.budget == NO_NOISE)
+        table = table.assign(cost_of_privacy=table.cost_of_privacy.fillna(own))
     table = table.assign(budget_shown=table.budget.map(budget_words), ac_feasible_pct=percent)
     certificates = study.tables["certificates"]
     if len(certificates) and "ratio" in certificates:
@@ -305,6 +308,10 @@ def _alike(runs: pd.DataFrame) -> pd.DataFrame:
     if runs.empty:
         return runs
     named = runs.assign(budget_shown=runs.budget.map(budget_words))
+    if "reason" in named:  # of finished runs: not converged, or without a zone's AC plan
+        named["status"] = named.status.mask(
+            named.status == "done", named.reason.str.split(":").str[0]
+        )
     groups = named.groupby(["case", "method", "budget_shown", "status"], sort=False)
     first = groups[[c for c in ("finished_rounds", "reason") if c in named]].first()
     return first.assign(count=groups.size()).reset_index()

@@ -17,6 +17,7 @@ from gridpriv.report import source
 from gridpriv.report.contents import epsilon_text, quoted
 from gridpriv.report.source import message, step_rows
 from gridpriv.study.engine import study_totals
+from gridpriv.zonal.messages import UNREALIZABLE
 from gridpriv.zonal.opening import CONVERGED_RESIDUAL
 from gridpriv.zonal.summary import (
     FEASIBILITY,
@@ -297,13 +298,16 @@ class Panel:
         return None if known.empty else known.loc[known[key].idxmin()]
 
     @property
+    def load_mw(self) -> float | None:
+        """The load of the grid, if it is known."""
+        case, scale = self.rows.iloc[0][["case", "load_scale"]]
+        grids = {g["case"]: g.get("load_mw") for g in self.study.manifest.get("cases", [])}
+        return None if grids.get(case) is None else grids[case] * scale
+
+    @property
     def title(self) -> str:
         """Grid, load, and the budget."""
-        load = ""
-        for grid in self.study.manifest.get("cases", []):
-            if grid["case"] == self.rows.iloc[0]["case"] and grid.get("load_mw") is not None:
-                scale = self.rows.iloc[0].load_scale
-                load = f" ({number_text(grid['load_mw'] * scale, 4)} MW of load)"
+        load = f" ({number_text(self.load_mw, 4)} MW of load)" if self.load_mw is not None else ""
         at = "" if self.budget == NO_NOISE else f", {source.budget_words(self.budget)}"
         return f"{self.name}{load}{at}"
 
@@ -341,10 +345,9 @@ class Panel:
         elif not ranking.decided:
             pairs = math.comb(len(ranking.order), 2)
             note = (
-                f"not distinguishable from {len(ranking.leaders) - 1} of "
-                f"{counted(rivals, 'other method')}; paired over "
-                f"{counted(ranking.seeds, 'seed')}, corrected for {counted(pairs, 'pair')} of "
-                "methods (Bonferroni); the intervals below are neither paired nor corrected"
+                f"not significantly below {len(ranking.leaders) - 1} of "
+                f"{counted(rivals, 'other method')} (95 %, "
+                f"{counted(ranking.seeds, 'paired seed')}, Bonferroni for {counted(pairs, 'pair')})"
             )
         yield Fact(f"Lowest {noun}", str(first.series), note)
 
@@ -374,7 +377,7 @@ class Panel:
         if priced and math.isfinite(row.noise_cost):
             parts = {"Due to the method": row.method_cost, "Due to the noise": row.noise_cost}
             for label, part in parts.items():
-                yield Fact(label, share_of(part, base), "part of the cost of privacy")
+                yield Fact(label, share_of(part, base))
         for key, title in EXCHANGED.items():
             if math.isfinite(row[key]):
                 mean = f"mean of {counted(row.seeds, 'run')}"
@@ -383,7 +386,9 @@ class Panel:
         if prior is not None and row.budget not in NO_BUDGET:
             cost = share_of(prior.cost_of_privacy, base, OVER) if priced else ""
             text = cost or metric.text(prior[metric.key])
-            yield Fact("Prior-only baseline", text, f"{metric.noun} at epsilon = 0")
+            yield Fact(
+                f"{metric.title}, prior-only", text, "baseline without a release, epsilon = 0"
+            )
 
     def _privacy(self, rows: pd.DataFrame) -> Iterator[Fact]:
         totals = rows.total_epsilon.dropna()
@@ -502,6 +507,7 @@ def _baseline_messages(panel: Panel, metric: source.Metric) -> Iterator[Message]
             "noise-free-not-converged", method=quoted(base.series), residual=residual
         )
     yield from _noise_free_costs(panel, base)
+    yield from _noise_free_imbalance(panel, plain)
     prior = panel.rows[panel.rows.budget == NOTHING]
     if len(prior) and (prior.ac_feasible == 0.0).all():
         yield panel.message("prior-only-infeasible")
@@ -519,6 +525,19 @@ def _noise_free_costs(panel: Panel, base: pd.Series | None) -> Iterator[Message]
     expensive = expensive.sort_values("method_cost", ascending=False)[:MOST_NAMED]
     costs = _listed(expensive, lambda row: f" costs {amount(row.method_cost, '$/h')} $/h")
     yield panel.message("noise-free-costs", costs=costs, base=base.series)
+
+
+def _noise_free_imbalance(panel: Panel, plain: pd.DataFrame) -> Iterator[Message]:
+    """Yield the noise-free methods that count as converged, but miss a part of the load."""
+    load = panel.load_mw
+    missed = plain[plain.plan_shortage_mw > UNREALIZABLE * load] if load else plain[:0]
+    missed = missed[~(missed.consensus_residual > CONVERGED_RESIDUAL)]
+    if len(missed):
+        parts = [f"{amount(mw, 'MW')} MW" for mw in missed.plan_shortage_mw]
+        imbalance = f"{' and '.join(parts)} of {number_text(load, 4)} MW"
+        yield panel.message(
+            "noise-free-imbalance", methods=named(missed.series), imbalance=imbalance
+        )
 
 
 def next_steps(panel: Panel) -> Iterator[Message]:

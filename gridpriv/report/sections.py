@@ -21,12 +21,9 @@ from gridpriv.report.network import GridMap
 from gridpriv.report.plots import flows_of, loading_map, loading_noun
 from gridpriv.report.source import means_over, message
 from gridpriv.report.tables import Table
-from gridpriv.zonal.summary import bound_in_words
 
 MAP, LARGE_MAP, MANY = 5.2, 7.5, 40
 """Inches of a map on a page, of a map with many buses, and the least number of these."""
-MOST_SOURCES = 3
-"""Sources of sensitivities that the accounting lists."""
 VOLTAGES = (0.94, 1.06)
 """Ends of the colours of voltage magnitudes, p.u."""
 
@@ -261,36 +258,13 @@ def privacy(subject: Subject) -> Section | None:
     if "privacy" not in subject.tables:
         return None
     noisy = subject.table[~subject.table.budget.isin(NO_BUDGET)]
-    certificates = subject.study.tables["certificates"]
     notes = [message("certificates", {}), message("sensitivity-ratio", {})]
     if means_over(subject.study) == "steps":
         notes.append(message("certificates-of-steps", {}))
     if noisy.mechanism.eq("gaussian").any():
         deltas = noisy[noisy.mechanism == "gaussian"].release_delta.dropna().unique()
         notes.append(message("gaussian-delta", {"deltas": ", ".join(f"{d:g}" for d in deltas)}))
-    if len(certificates) and "bound_source" in certificates:
-        notes += _bounds(subject.study, certificates)
     return Section("Privacy", tuple(notes), tables=subject.tables_named("privacy"))
-
-
-def _bounds(study: Study, certificates: pd.DataFrame) -> Iterator[Message]:
-    """Yield the sources of the sensitivities of zones, by groups of methods with equal ones."""
-    runs = study.runs[["run", "method", "case", "budget"]].merge(certificates, on="run")
-    owner, several = "zone" if "zone" in runs else "client", runs.case.nunique() > 1
-    methods: dict[str, list[str]] = {}
-    for method, rows in runs.groupby("method", sort=False):
-        unique = rows.drop_duplicates("bound_source")[:MOST_SOURCES]
-        again = unique.duplicated(["case", owner]).any()  # one zone, several budgets
-        sources = [
-            f"{source.short(row['case']) + ', ' if several else ''}{owner} {row[owner]}"
-            f"{', ' + source.budget_words(row['budget']) if again else ''}: "
-            f"{bound_in_words(str(row['bound_source']).rstrip('. '))}"
-            for _, row in unique.iterrows()
-        ]
-        methods.setdefault("; ".join(sources), []).append(str(method))
-    for bound, names in methods.items():
-        scope = f" of {' and '.join(names)}" if len(methods) > 1 else ""
-        yield message("bound-source", {"of": scope, "source": bound})
 
 
 def failed(subject: Subject) -> Section | None:

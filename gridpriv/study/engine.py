@@ -107,7 +107,7 @@ class GridRow(OfData, name="cases"):
     rated_branches: Number = known("Rated branches: number of branches with a rating")
     base_mva: Number = known("Base: base of per-unit figures")
     load_mw: Number = private("Load: total active demand")
-    fingerprint: Text = private("Fingerprint: SHA-256 of the case, its demand included")
+    fingerprint: Text = private("Case digest: SHA-256 of the case, its demand included")
     map: Any = known("Map: zone of every bus")
 
 
@@ -147,7 +147,7 @@ class Data(Seeds):
     """The plan of a study, and its data."""
 
     samples: Number = known("Samples: number of training samples")
-    fingerprint: Text = private("Fingerprint: SHA-256 of the data")
+    fingerprint: Text = private("Data digest: SHA-256 of the data")
     demand_sha256: Text = private("Digest: SHA-256 of the demand")
     public_demand_sha256: Text = known("Public digest: SHA-256 of the given public demand")
     ledger: Text = known("Ledger: identity of the charged ledger, the MAC of its first row")

@@ -49,8 +49,9 @@ SAME_COST = 1e-3
 
 LEVEL = f"{100 * SAME_COST:g} %"
 RULE = (
-    "The recommendation has the fewest scenarios that are not AC-feasible, then the lowest median "
-    "cost over the AC optimum of the same scenario, then the lowest expected error of the release. "
+    "The recommendation has the fewest scenarios that are not AC-feasible. Among equal ones it has "
+    "the lowest median cost over the AC optimum of the same scenario, then the lowest expected "
+    "error. "
     f"Differences below {LEVEL} of the cost do not count. Without costs, load shedding and then "
     "balancing power replace cost."
 )

@@ -59,13 +59,13 @@ def test_the_answer_of_a_comparison_splits_no_word_at_80_columns(costs, monkeypa
     }
     print_summary(pd.DataFrame([row | figures | {"series": way} for way in ways]))
     printed = capsys.readouterr().out
-    table, _, _ = printed.partition("\neps: ")
+    table, _, _ = printed.partition("\nepsilon: total")
     assert table != printed and max(map(len, table.splitlines())) <= 80
     words = set(printed.split())
     assert {word for way in ways for word in way.split()} <= words
     assert {"0.5", "0", "88"} <= words, printed
     assert ({"123457", "530864"} <= words) is costs
-    assert ("cost of priv." in " ".join(printed.split())) is costs, "what no run has is no column"
+    assert ("cost of privacy: " in " ".join(printed.split())) is costs, "no value, no column"
     note = "balancing power; costs include its generation, no payment for it"
     assert note in " ".join(printed.split())
 
