@@ -858,12 +858,12 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     ),
     (r"^\s*AC-feasible, (?:prior-only|noise-free)\s+(?:marginal|no)\s*$", None),
     (
-        r"^(?:(?:Converged in )?\d+ (?:of \d+ )?rounds?|One central (?:AC|SOC) schedule).*; "
-        rf"(?:consensus residual|largest AC mismatch) {NUMBER} p\.u\.; .* s\.$",
+        r"^(?:(?:Converged in )?\d+ (?:of \d+ )?(?:AC )?rounds?|One central (?:AC|SOC) schedule)"
+        rf".*; (?:consensus residual|largest AC mismatch) {NUMBER} p\.u\.; .* s\.$",
         _residual,
     ),
-    (r"^(?:Converged in )?(\d+) rounds? on the AC equations(?=[;,])", _on_ac),
-    (r"(?:^|(?<=equations, ))(\d+) rounds? on the relaxation(?=;)", _rounds),
+    (r"^(?:Converged in )?(\d+) AC rounds?(?=[;,])", _on_ac),
+    (r"(?:^|(?<=AC rounds, ))(\d+) rounds? on the relaxation(?=;)", _rounds),
     (r"^(\d+)(?: of \d+)? rounds? of \w+ updates(?=;)", _rounds),
     (r"^One central (?:AC|SOC) schedule[^;]*; (?:[^;]*; )?[^;]* s\.$", None),
     (r"^(?:Privacy|Certificate)[^:]*: total epsilon .*$", None),

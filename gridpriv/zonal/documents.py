@@ -107,7 +107,7 @@ class Residuals(Row):
 
     consensus_residual: Number = released(
         "Residual: consensus residual (2-norm of w less what zones sent), or the largest AC "
-        "mismatch of rounds on the AC equations",
+        "mismatch of AC rounds",
         "p.u.",
         at="final.consensus_residual",
     )
@@ -116,7 +116,7 @@ class Residuals(Row):
     )
     dual_residual: Number = released(
         "Dual residual: 2-norm of rho times the change of w, in multiples of the mean marginal "
-        "cost; on the AC equations the largest component of the Lagrangian's gradient"
+        "cost; in AC rounds the largest component of the Lagrangian's gradient"
     )
 
 

@@ -267,7 +267,7 @@ def _rounds(document: Json) -> str:
     listed = document["rounds"]  # None: private, in a public export
     rounds = counted(None if listed is None else len(listed), "round")
     if on_ac is not None:
-        on_equations = f"{counted(on_ac['rounds'], 'round')} on the AC equations"
+        on_equations = counted(on_ac["rounds"], "AC round")
         return on_equations if on_ac["converged"] else f"{on_equations}, {rounds} on the relaxation"
     if ended_at_tolerance(document):
         rounds = f"{len(document['rounds'])} of {counted(settings['rounds'], 'round')}"
@@ -516,7 +516,7 @@ def _coupled(document: Json) -> Iterator[tuple[str, Json]]:
     if efforts:
         ahead = document["settings"].get("stream") is not None
         least, most = (choose(rounds for rounds, _ in efforts) for choose in (min, max))
-        rounds = ("" if least == most else f"{least} to ") + counted(most, "round")
+        rounds = ("" if least == most else f"{least} to ") + counted(most, "AC round")
         mismatch = shown(max(residual for _, residual in efforts))
         values = {"coupled": ", ".join(coupled), "rounds": rounds, "mismatch": mismatch}
         yield "coupled-plan-ahead" if ahead else "coupled-plan", values

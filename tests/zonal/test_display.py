@@ -24,8 +24,8 @@ def result(case14, zones14):
 
 def test_repr_is_one_line(result) -> None:
     text = repr(result)
-    assert re.match(r"RunResult\(case14, 3 zones, \d+ rounds on the AC equations, ", text)
-    assert "equations, K-norm noise on demand (drawn once), " in text
+    assert re.match(r"RunResult\(case14, 3 zones, \d+ AC rounds, ", text)
+    assert "rounds, K-norm noise on demand (drawn once), " in text
     assert "\n" not in text and len(text) < 200
     assert f"{result.as_dict()['final']['physical']['shed_mw']:.4g} MW shed" in text
     assert "total epsilon 5 at delta = 1e-05" in text
