@@ -91,7 +91,8 @@ def check_choice(field: str, value: object, choices: Iterable[str]) -> None:
         return
     near = nearest(str(value), names)
     hint = f" (did you mean {near!r}?)" if near else ""
-    raise not_allowed(field, value, f"one of {', '.join(names)}{hint}")
+    one_of = "one of " if len(names) > 1 else ""
+    raise not_allowed(field, value, f"{one_of}{', '.join(names)}{hint}")
 
 
 def whole(field: str, value: object, least: int = 1, most: int | None = None) -> None:

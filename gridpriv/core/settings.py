@@ -147,7 +147,7 @@ def notation(
         if isinstance(value, kinds or type(default)) and not isinstance(value, str):
             return value
         if not isinstance(value, str):
-            raise not_allowed(name, value, text)
+            raise not_allowed(name, value, f"a text: {text}")
         return parse(value)
 
     return _field(default, Setting(text, metavar, validate))

@@ -317,7 +317,7 @@ class LearnSettings(Model, Samples, Rounds, Privacy):
         Privacy,
         "noise",
         "simulated",
-        help="source of randomness: simulated (repeatable, no protection) or secure (system "
+        help="source of the noise: simulated (repeatable, no privacy) or secure (system "
         "entropy; not with dvp, nor with published sensitivity)",
     )
     perturbation: Literal["objective", "output"] = changed(

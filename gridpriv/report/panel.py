@@ -529,7 +529,7 @@ def _noise_free_costs(panel: Panel, base: pd.Series | None) -> Iterator[Message]
 
 def _noise_free_imbalance(panel: Panel, plain: pd.DataFrame) -> Iterator[Message]:
     """Yield the noise-free methods that count as converged, but miss a part of the load."""
-    load = panel.load_mw
+    load = panel.load_mw or 0.0
     missed = plain[plain.plan_shortage_mw > UNREALIZABLE * load] if load else plain[:0]
     missed = missed[~(missed.consensus_residual > CONVERGED_RESIDUAL)]
     if len(missed):

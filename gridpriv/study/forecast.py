@@ -51,14 +51,13 @@ class Forecasting(Part):
         Adjacency,
         "beta",
         Beta(1.0, "MW"),
-        help="adjacency distance: protected change of one bus's demand in every step",
+        help="protected change of one bus's demand in every step",
     )
     noise: Noise = changed(
         Privacy,
         "noise",
         "simulated",
-        help="source of randomness: simulated (repeatable, no protection) or secure (system "
-        "entropy)",
+        help="source of the noise: simulated (repeatable, no privacy) or secure (system entropy)",
     )
     model: str = choice("linear", ("linear", "network"), "model of a zone's demand")
     steps: int = count(DAY, "steps ahead", most=MOST_STEPS)

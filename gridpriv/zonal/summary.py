@@ -346,18 +346,25 @@ def released(document: Json) -> list[Message]:
     rows = sorted(document.get("released") or [], key=lambda row: order.index(row["zone"]))
     if not rows or document["settings"]["release"] in ("bus", "nothing"):
         return []
-    by_name: dict[str, list[str]] = {}
-    for row in rows:
-        by_name.setdefault(row["statistics"], []).append(row["zone"])
-    chosen = "; ".join(
-        f"{in_words(name)} by {named_zones(zones)} (--release {name})"
-        for name, zones in by_name.items()
-    )
-    lines = [message("released-statistics", {"statistics": chosen})]
+    chosen = [(f" (--release {row['statistics']})", in_words(row["statistics"])) for row in rows]
+    lines = [message("released-statistics", {"statistics": _by_zones(rows, chosen)})]
     single = {zone["zone"] for zone in document["zones"] if zone["buses"] == 1}
     if alone := [row["zone"] for row in rows if row["zone"] in single]:
         lines.append(message("single-bus-zones", {"zones": ", ".join(alone)}))
     return lines
+
+
+def _by_zones(rows: list[Json], chosen: list[tuple[str, str]]) -> str:
+    """Return what zones release, with those that release the same together.
+
+    ``chosen`` has the flag and the words of each row.
+    """
+    zones: dict[tuple[str, str], list[str]] = {}
+    for row, key in zip(rows, chosen, strict=True):
+        zones.setdefault(key, []).append(row["zone"])
+    return "; ".join(
+        f"{words} by {named_zones(names)}{flag}" for (flag, words), names in zones.items()
+    )
 
 
 def scaled_beta(settings: Json) -> str:
@@ -544,12 +551,12 @@ def _released_in_series(document: Json) -> list[Message]:
         releases = counted(document["privacy"]["releases_per_zone"], "release")
         values = {"block": block, "releases": releases, "statistics": "; ".join(errors)}
         return [message("released-in-blocks", values), *_stream(stream)]
-    chosen = "; ".join(
-        f"zone {row['zone']}: {in_words(row['statistics'])}"
-        + (f" and {counted(row['cosines'], 'cosine coefficient')}" if row["cosines"] else "")
-        for row in rows
-    )
-    return [message("released-once", {"statistics": chosen})]
+    added = (counted(row["cosines"], "cosine coefficient") for row in rows)
+    chosen = [
+        ("", in_words(row["statistics"]) + (f" and {coefficients}" if row["cosines"] else ""))
+        for row, coefficients in zip(rows, added, strict=True)
+    ]
+    return [message("released-once", {"statistics": _by_zones(rows, chosen)})]
 
 
 def _stream(stream: Json) -> Iterator[Message]:
