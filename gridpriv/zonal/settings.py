@@ -565,8 +565,8 @@ def check_view_of(view: str, zones: Collection[str], perturbed: str) -> None:
 VIEW = partial(
     words,
     SHARED,
-    "demand: shared (released demand of all zones) | local (true demand of all zones) | zone:NAME "
-    "(true demand of this zone, released demand of the others)",
+    "demand of zones: shared (all released) | local (all true) | zone:NAME (true in this zone, "
+    "released in the others)",
     "VIEW",
     check_view,
 )
