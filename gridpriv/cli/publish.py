@@ -91,8 +91,8 @@ class Publishing(Part):
     fidelity: str | None = choice(
         None,
         ("cost",),
-        "cost (the only choice): release also the sum of demand times public prices, at 30 % of the "
-        "total epsilon; the optimal cost is then near the true one",
+        "cost (the only choice): release also the sum of demand times public prices, at 30 % of "
+        "the total epsilon; the optimal cost is then near the true one",
         unset="none",
     )
     scenarios: int = count(
