@@ -164,13 +164,13 @@ def add_flags(
             )
 
 
-def refer(parser: argparse.ArgumentParser, command: str) -> None:
+def refer(parser: argparse.ArgumentParser, command: str, first: int = 1) -> None:
     """Name the flags so far in one group, and leave their help to the command that explains them.
 
-    Flags with a text of their own in ``help.txt`` keep it.
+    Flags with a text of their own in ``help.txt`` keep it, and so do those before the ``first``.
     """
     own, named = parser.prog.removeprefix("gridpriv "), []
-    for action in parser._actions[1:]:  # after --help
+    for action in parser._actions[first:]:  # by default all after --help
         option = next(iter(action.option_strings), "")
         if option and action.help != argparse.SUPPRESS and f"{own} {option}" not in help_texts():
             action.help = argparse.SUPPRESS

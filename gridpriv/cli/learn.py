@@ -76,9 +76,10 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare_arguments(parser: argparse.ArgumentParser) -> None:
-    flags.add_settings(parser, LearnSettings, sorted(PRESETS), SET_BY_COMPARISON)
-    flags.refer(parser, "learn run")
     _source_arguments(parser, nargs="?")
+    first = len(parser._actions)
+    flags.add_settings(parser, LearnSettings, sorted(PRESETS), SET_BY_COMPARISON)
+    flags.refer(parser, "learn run", first)
     flags.flag(parser, "--study", "FILE")
     flags.flag(parser, "--algorithms", "A,B")
     flags.flag(parser, "--method", "METHOD", action="append")

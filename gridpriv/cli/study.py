@@ -42,10 +42,6 @@ HEADS = {"warning": "warning: ", "next": "Next: "}
 def add_compare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``compare``."""
     flags.flag(parser, "case", "CASE", nargs="*")
-    without = (*OWN_FLAGS, "temporal_basis", "stream")
-    hidden = ("noise",)  # simulated only; secure noise is refused with the reason
-    flags.add_settings(parser, Settings, PRESETS, without, hidden=hidden, axis=True)
-    flags.refer(parser, "run")
     flags.flag(parser, "--study", "FILE")
     flags.flag(parser, "--method", "METHOD", action="append")
     axes = parser.add_argument_group("axes", "Values at which every method runs, comma-separated.")
@@ -53,7 +49,11 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
         flags.flag(axes, f"--{name}", "A,B,...")
     flags.switch(axes, "--per-release")
     parser.epilog = output.worded("compare-epilog")
+    without = (*OWN_FLAGS, "temporal_basis", "stream")
     flags.flag(parser, "--cluster", "ADDRESS")
+    hidden, first = ("noise",), len(parser._actions)  # secure noise is refused with the reason
+    flags.add_settings(parser, Settings, PRESETS, without, hidden=hidden, axis=True)
+    flags.refer(parser, "run", first)
     add_running(parser)
     flags.switch(parser, "--no-reference", "store_false", dest="reference", default=None)
     flags.switch(parser, "--dry-run")
