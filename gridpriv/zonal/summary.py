@@ -355,7 +355,7 @@ def released(document: Json) -> list[Message]:
 
 
 def _by_zones(rows: list[Json], chosen: list[tuple[str, str]]) -> str:
-    """Return what zones release, with those that release the same together.
+    """Return the releases of zones as text, grouped by zones that release the same.
 
     ``chosen`` has the flag and the words of each row.
     """
