@@ -29,6 +29,7 @@ DEFAULT_BASE = 1.0
 """pandapower's default sn_mva; see :func:`base_power`."""
 BASES = (1.0, 10.0, 100.0)
 SIDES = ("hv", "mv", "lv")
+FIXING = ("bus", "vm_pu", "controllable")
 
 
 @dataclass(frozen=True)
@@ -120,16 +121,15 @@ def bus_numbers(work: Net, n_ppc: int) -> tuple[dict[int, int], NDArray[np.int64
     A group of fused buses has its smallest number, an auxiliary bus one beyond all of them.
     Buses out of service, or without a path to an external grid, have none.
     """
-    lookup = work._pd2ppc_lookups["bus"]
-    lookup = np.where(lookup < n_ppc, lookup, -1)
-    ids = np.full(n_ppc, -1, dtype=np.int64)
-    for bus in sorted(map(int, work.bus.index), reverse=True):
-        if lookup[bus] >= 0:
-            ids[lookup[bus]] = bus
-    auxiliary = ids < 0
-    ids[auxiliary] = int(work.bus.index.max()) + 1 + np.arange(auxiliary.sum())
-    bus_of = {int(b): int(ids[lookup[b]]) for b in work.bus.index if lookup[b] >= 0}
-    return bus_of, ids
+    buses = np.sort(work.bus.index.to_numpy())
+    at = work._pd2ppc_lookups["bus"][buses]
+    buses, at = buses[(at >= 0) & (at < n_ppc)], at[(at >= 0) & (at < n_ppc)]
+    rows, smallest = np.unique(at, return_index=True)
+    auxiliary = np.setdiff1d(np.arange(n_ppc), rows)
+    ids = np.zeros(n_ppc, dtype=np.int64)
+    ids[rows] = buses[smallest]
+    ids[auxiliary] = int(work.bus.index.max()) + 1 + np.arange(len(auxiliary))
+    return dict(zip(buses.tolist(), ids[at].tolist(), strict=True)), ids
 
 
 def branch_elements(work: Net, ppc: Ppc) -> tuple[Element, ...]:
@@ -157,14 +157,14 @@ def gen_elements(
     net: Net, flexible: NDArray[np.bool_], bus_of: dict[int, int]
 ) -> tuple[Element, ...]:
     """Return the elements in service that are generators of the case."""
-    listed: list[Element] = []
-    for table in ("ext_grid", "gen", "sgen"):
-        mask = flexible if table == "sgen" else in_service(net, table)
-        rows = frame(net, table)[mask]
-        if len(rows):
-            pairs = zip(rows.index.tolist(), rows["bus"].tolist(), strict=True)
-            listed += [Element(table, int(i)) for i, bus in pairs if int(bus) in bus_of]
-    return tuple(listed)
+    masks = {table: in_service(net, table) for table in ("ext_grid", "gen")} | {"sgen": flexible}
+    buses = {table: frame(net, table)[mask].get("bus", {}) for table, mask in masks.items()}
+    return tuple(
+        Element(table, int(index))
+        for table, rows in buses.items()
+        for index, bus in rows.items()
+        if int(bus) in bus_of
+    )
 
 
 def end_shunts(ppc: Ppc, elements: tuple[Element, ...]) -> Complexes:
@@ -252,16 +252,12 @@ def fixed_voltages(net: Net) -> list[tuple[Element, int, float]]:
     As in pandapower's optimal power flow these are external grids and generators that are not
     controllable; by default external grids are not, and generators are.
     """
-    fixed = []
-    for table, default in (("ext_grid", 0.0), ("gen", 1.0)):
-        rows = frame(net, table)[in_service(net, table)]
-        rows = rows[optional(rows, "controllable", default) == 0]
-        if len(rows):
-            fixed += [
-                (Element(table, int(at)), int(bus), float(vm))
-                for at, bus, vm in zip(rows.index, rows["bus"], rows["vm_pu"], strict=True)
-            ]
-    return fixed
+    return [
+        (Element(table, int(at)), int(bus), float(vm))
+        for table, default in (("ext_grid", 0.0), ("gen", 1.0))
+        for rows in [frame(net, table)[in_service(net, table)].reindex(columns=FIXING)]
+        for at, bus, vm, _ in rows[optional(rows, FIXING[-1], default) == 0].itertuples(name=None)
+    ]
 
 
 def bus_zones(net: Net, case: Case, bus_of: dict[int, int]) -> dict[str, tuple[str, ...]]:
@@ -272,14 +268,10 @@ def bus_zones(net: Net, case: Case, bus_of: dict[int, int]) -> dict[str, tuple[s
     """
     if "zone" not in net.bus:
         return {}
-    zone_name_of: dict[int, str] = {}
-    for bus, name in sorted(net.bus["zone"].dropna().items(), reverse=True):
-        if int(bus) in bus_of:
-            zone_name_of[bus_of[int(bus)]] = str(name).strip()
-    for f, t in zip(
-        case.bus_id[case.f_bus].tolist(), case.bus_id[case.t_bus].tolist(), strict=True
-    ):
-        for here, there in ((f, t), (t, f)):
+    named = sorted(net.bus["zone"].dropna().items(), reverse=True)
+    zone_name_of = {bus_of[bus]: str(name).strip() for bus, name in named if bus in bus_of}
+    for ends in case.bus_id[np.stack([case.f_bus, case.t_bus], axis=1)].tolist():
+        for here, there in (ends, ends[::-1]):
             if here not in net.bus.index and there in zone_name_of:
                 zone_name_of.setdefault(here, zone_name_of[there])
     zones = tuple(zone_name_of.get(int(bus), "") for bus in case.bus_id)
@@ -437,32 +429,23 @@ def bus_places(net: Net, case: Case, bus_of: dict[int, int]) -> Floats | None:
 
 def _geodata(net: Net) -> dict[int, tuple[float, float]]:
     """Return bus to (x, y): GeoJSON points of ``bus.geo``, or the older ``bus_geodata`` table."""
-    places: dict[int, tuple[float, float]] = {}
     old = frame(net, "bus_geodata")
+    places: list[tuple[Any, Any]] = []
     if {"x", "y"} <= set(old):
-        for bus, x, y in zip(old.index, old["x"], old["y"], strict=True):
-            _add_point(places, bus, (x, y))
-    if "geo" in net.bus:
-        for bus, text in net.bus.geo.items():
-            _add_point(places, bus, _point(text))
-    return places
+        places += zip(old.index, zip(old["x"], old["y"], strict=True), strict=True)
+    places += net.bus.geo.items() if "geo" in net.bus else ()
+    points = ((int(bus), _point(place)) for bus, place in places)
+    return {bus: point for bus, point in points if point is not None}
 
 
-def _point(text: object) -> object:
+def _point(place: Any) -> tuple[float, float] | None:
+    """Return a pair, or GeoJSON point, of finite numbers (a third is a height); None for others."""
     try:
-        return json.loads(text)["coordinates"]  # type: ignore[arg-type]
-    except (TypeError, ValueError, KeyError):
-        return None
-
-
-def _add_point(places: dict[int, tuple[float, float]], bus: Any, place: Any) -> None:
-    """Add a point of two finite numbers (a third is a height); others are left out."""
-    try:
-        x, y = float(place[0]), float(place[1])
+        pair = place if isinstance(place, tuple) else json.loads(place)["coordinates"]
+        x, y = float(pair[0]), float(pair[1])
     except (TypeError, ValueError, IndexError, KeyError):
-        return
-    if np.isfinite(x) and np.isfinite(y):
-        places[int(bus)] = (x, y)
+        return None
+    return (x, y) if np.isfinite([x, y]).all() else None
 
 
 def _filled(places: Floats, case: Case) -> Floats | None:
