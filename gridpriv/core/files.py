@@ -309,13 +309,8 @@ MOST_PACKED = 50
 """Bytes of an unpacked file for each of the packed one; handwritten digits have five."""
 LARGEST_OWN = 1024 * MIB
 """Bytes of a file written by gridpriv."""
-KINDS = (
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-    (stat.S_ISSOCK, "a socket"),
-)
+KINDS = {"d": "a folder", "p": "a pipe", "c": "a device", "b": "a device", "s": "a socket"}
+"""Files that are not regular ones, by the first letter of their mode in ``ls -l``."""
 UNBLOCKED = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 
@@ -478,7 +473,7 @@ def read_document(
 
 def _regular(mode: int, path: Path, kind: str) -> None:
     if not stat.S_ISREG(mode):
-        special = next((name for test, name in KINDS if test(mode)), "a special file")
+        special = KINDS.get(stat.filemode(mode)[0], "a special file")
         raise InputError(f"{kind} {path} is {special}: must be a regular file")
 
 

@@ -13,12 +13,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 Json = dict[str, Any]
+Value = TypeVar("Value")
 # ASCII, and the full-width forms that spreadsheets treat alike
 FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
@@ -48,15 +49,16 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def json_ready(value: Any) -> Any:
+def json_ready(value: Value) -> Value:
     """Replace numbers that JSON does not allow by null, and numpy scalars by Python's."""
-    if isinstance(value, dict):
-        return {k: json_ready(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_ready(v) for v in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    ready: Any = value.item() if hasattr(value, "item") else value
+    if isinstance(ready, dict):
+        ready = {k: json_ready(v) for k, v in ready.items()}
+    elif isinstance(ready, list | tuple):
+        ready = [json_ready(v) for v in ready]
+    elif isinstance(ready, float) and not math.isfinite(ready):
+        ready = None
+    return cast(Value, ready)
 
 
 def csv_text(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:

@@ -75,15 +75,10 @@ def metis(graph: nx.Graph, zones: int, seed: int) -> Groups:
         import pymetis
     except ImportError:
         raise missing_extra("pymetis", "metis", "--partition metis") from None
-    nodes = list(graph)
-    number = {node: i for i, node in enumerate(nodes)}
-    adjacency = [[number[other] for other in graph[node]] for node in nodes]
+    adjacency = [list(graph[node]) for node in range(len(graph))]
     options = pymetis.Options(seed=seed)
     _, membership = pymetis.part_graph(zones, adjacency=adjacency, options=options)
-    groups: Groups = [set() for _ in range(zones)]
-    for node, group in zip(nodes, membership, strict=True):
-        groups[group].add(node)
-    return groups
+    return [set(np.flatnonzero(np.array(membership) == z).tolist()) for z in range(zones)]
 
 
 def connect(graph: nx.Graph, groups: Collection[set[int]]) -> Groups:

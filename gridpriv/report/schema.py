@@ -31,7 +31,7 @@ from gridpriv.core.tables import (
 from gridpriv.core.text import Json
 from gridpriv.grid.convert import CasesDocument, ConversionDocument
 from gridpriv.learning.result import LearnDocument, LearnValues
-from gridpriv.privacy.certificate import Bound, Certificate, TotalEpsilon
+from gridpriv.privacy.certificate import Bound, Certificate, PerRelease, TotalEpsilon
 from gridpriv.study.engine import Ending, Identity, Manifest
 from gridpriv.study.record import STORED
 from gridpriv.zonal import documents
@@ -250,17 +250,16 @@ class RelaxationDocument(Row, name="relax"):
     explanation: Text = private("Explanation: limits that bind, as a sentence")
 
 
-class ZoneOfMap(Row, name="zones"):
+class ZoneOfMap(OfZone, name="zones"):
     """One zone of a map."""
 
-    zone: Text = key("Zone: name of the zone")
-    buses: Number = known("Buses: number of buses")
-    share_of_mean: Number = known("Share of mean: buses over those of a zone on average")
-    tie_lines: Number = known("Tie lines: branches to other zones")
-    generators: Number = known("Generators: number of generators")
-    load_mw: Number = private("Load: active demand")
-    capacity_mw: Number = known("Capacity: largest active output")
-    connected: Flag = known("Connected: its branches join all of its buses")
+    buses: Number = like(ZoneRow, "buses")
+    share_of_mean: Number = like(ZoneRow, "share_of_mean")
+    tie_lines: Number = like(ZoneRow, "tie_lines")
+    generators: Number = like(ZoneRow, "generators")
+    load_mw: Number = like(ZoneRow, "load_mw")
+    capacity_mw: Number = like(ZoneRow, "capacity_mw")
+    connected: Flag = like(ZoneRow, "connected")
 
 
 class ZonesDocument(Row, name="zones"):
@@ -273,14 +272,6 @@ class ZonesDocument(Row, name="zones"):
     zones: list[ZoneOfMap] = part(ZoneOfMap)
 
 
-class AccountedRelease(Row):
-    """Epsilon of one release."""
-
-    nominal: Number = known("Nominal: epsilon by the settings")
-    certified: Number = known("Certified: epsilon by the proven sensitivity")
-    delta: Number = known("Delta: of both")
-
-
 class AccountDocument(Row, name="account"):
     """The total privacy loss of a number of releases."""
 
@@ -288,7 +279,7 @@ class AccountDocument(Row, name="account"):
     calibration: Text = known("Calibration: analytic or classical, of Gaussian noise")
     releases: Number = known("Releases: number of releases")
     noise_multiplier: Number = known("Noise multiplier: noise scale over the sensitivity")
-    per_release: AccountedRelease = part(AccountedRelease)
+    per_release: PerRelease = part(PerRelease)
     total_pure: Number = known("Pure total epsilon: by basic composition; null without one")
     total: TotalEpsilon = part(TotalEpsilon)
     published_total: Number = known("The paper's total: Ryu and Kim's theorem 4.6")

@@ -130,7 +130,7 @@ class DemandForecast:
         settings, forecast, base = self.settings, self.forecast, self.series.case.base_mva
         noise = settings.noise if forecast.epsilon < math.inf else "none"
         zones = zip(self.zoning.names, self.zoning.members, strict=True)
-        text: Json = json_ready(
+        return json_ready(
             {
                 "case": self.series.case.name,
                 "steps": self.times,
@@ -156,7 +156,6 @@ class DemandForecast:
                 "test": self._tested() if settings.test_steps else None,
             }
         )
-        return text
 
     def _tested(self) -> list[Json]:
         """Return errors by zone on the test steps, with those of a seasonal-naive forecast.

@@ -438,7 +438,7 @@ def _result_tables(row: Json, result: LearnResult, measure: Measure | None) -> T
     last = {k: v for k, v in rounds[-1].items() if k not in ("round", "noise_magnitude")}
     charges = {client + 1: spent for client, spent in result.charges.items()}
     seconds = {"round_seconds": float(result.rounds["seconds"].median())}
-    tables: Tables = json_ready(
+    return json_ready(
         {
             "runs": [row | _finals(result) | last | {"status": "done", "reason": notes}],
             "rounds": rounds,
@@ -447,7 +447,6 @@ def _result_tables(row: Json, result: LearnResult, measure: Measure | None) -> T
             "timing": [{"process": os.getpid(), **result.timing.as_dict(), **seconds}],
         }
     )
-    return tables
 
 
 def store_learning_run(

@@ -282,13 +282,11 @@ class FinishedRun(Instance):
         if public:
             protected = self.settings.mechanism != "none"
             document = publish(document, RunDocument.table, protected=protected)
-        cleaned: Json = json_ready(document)
-        return cleaned
+        return json_ready(document)
 
     def outcome(self) -> Json:
         """Return the part of :meth:`as_dict` that is not by round, setting or meter."""
-        cleaned: Json = json_ready(self._outcome(None))
-        return cleaned
+        return json_ready(self._outcome(None))
 
     def _outcome(self, meter: list[Json] | None) -> Json:
         settings = self.settings
@@ -367,9 +365,7 @@ class RunAnalysis(ABC):
             "seconds": self.seconds,
             "version": version("gridpriv"),
         }
-        published = publish(document, self.schema, protected=True) if public else document
-        cleaned: Json = json_ready(published)
-        return cleaned
+        return json_ready(publish(document, self.schema, protected=True) if public else document)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
