@@ -27,6 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import ClassVar, TypeAlias
@@ -571,10 +572,29 @@ def make_horizon(
     horizon = Horizon(series, zoning, settings, seed, None, chronology)
     if horizon.coupling is not None:
         _check_coupled(horizon)
+        _check_step_hours(series, horizon.coupling.hours)
     if settings.stream is not None:
         return _stream(horizon, parse_window(settings.stream))
     times = 1 if horizon.released_once else len(series)
     return replace(horizon, multiplier=horizon_multiplier(settings, times))
+
+
+def _check_step_hours(series: DemandSeries, hours: float) -> None:
+    """Warn of steps whose names are times that are not ``hours`` apart."""
+    try:
+        times = [datetime.fromisoformat(step) for step in series.steps if not step.isdigit()]
+        gaps = [(after - before).total_seconds() / 3600 for before, after in pairwise(times)]
+    except (ValueError, TypeError):  # other names; times with and without UTC offset
+        return
+    wrong = [at for at, gap in enumerate(gaps) if abs(gap - hours) > 1e-6]
+    if wrong and len(times) == len(series):
+        before, after = series.steps[wrong[0] : wrong[0] + 2]
+        warn(
+            f"{series.source}: step {after} is {gaps[wrong[0]]:g} h after step {before}, but every "
+            f"step counts as {hours:g} h for storage, ramps, reserves and starts. Give "
+            "--step-hours, or fill the gap",
+            3,
+        )
 
 
 def _stream(plain: Horizon, window: int) -> Stream:

@@ -400,6 +400,31 @@ def test_a_receding_day_passes_no_limit_over_time(receding):
     assert best < cost(result, horizon.chronology) < 1.1 * best  # it does not know the day ahead
 
 
+@pytest.mark.parametrize(
+    ("steps", "hours", "message"),
+    [
+        (
+            ("2026-03-01T00:00", "2026-03-01T00:15", "2026-03-01T00:30"),
+            1.0,
+            "00:15 is 0.25 h after",
+        ),
+        (("2026-03-01T00:00", "2026-03-01T01:00", "2026-03-01T03:00"), 1.0, "03:00 is 2 h after"),
+        (("2026-03-01T00:00", "2026-03-01T00:15", "2026-03-01T00:30"), 0.25, ""),
+        (("20260301", "20260302", "20260303"), 1.0, ""),
+        (("night", "2026-03-01", "2026-03-02"), 1.0, ""),
+    ],
+)
+def test_names_of_steps_that_contradict_their_length_cause_a_warning(
+    tmp_path, recwarn, steps, hours, message
+):
+    series, chronology = day(tmp_path, 3)
+    named, given = replace(series, steps=steps), replace(chronology, hours=hours)
+    settings = make_settings(mechanism="none", objective="cost")
+    make_horizon(named, shipped_zoning(series.case), settings, given)
+    warned = [str(warning.message) for warning in recwarn]
+    assert [message in text for text in warned] == ([True] if message else [])
+
+
 def test_a_step_of_a_stream_is_an_hour(tmp_path):
     """Four hours of half-hourly releases would cost twice the total that is stated of a window."""
     series, chronology = day(tmp_path, 4)
