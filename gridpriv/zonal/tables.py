@@ -123,7 +123,8 @@ def to_pandapower(solution: GridState, net: Any = None) -> Any:
         static generator per bus whose served demand differs from the net's loads (``name``
         "gridpriv: load shedding"; for shed demand and for a load scale), outages out of service,
         the load shedding ``res_shed``, and the results of pandapower's own AC power flow of the
-        dispatch; these are empty where that does not converge.
+        dispatch; these are empty where that does not converge. Without ``net`` there are no
+        currents if base voltages are unknown.
 
     Raises
     ------
@@ -142,6 +143,9 @@ def to_pandapower(solution: GridState, net: Any = None) -> Any:
     _set_points(filled, link, solution)
     _not_served(filled, link, solution, net_demand)
     _run_power_flow(filled)
+    if net is None and not (solution.case.base_kv > 0).all():  # the net has 1 kV in their place
+        for table in (filled.res_line, filled.res_trafo):
+            table[list(table.filter(like="_ka"))] = np.nan
     filled["res_shed"] = _shed_table(link, solution)
     return filled
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,16 @@ def test_a_case_without_a_net_gets_one(name: str) -> None:
     filled = to_pandapower(solution, None)
     assert_flows_of(filled, net, tolerance=2e-6)
     assert_state(filled, solution)
+
+
+def test_currents_are_left_out_where_base_voltages_are_unknown() -> None:
+    """The net has 1 kV in their place, so its currents in kA would be those of no grid."""
+    solution, net = ac_solution(write_net(load_case("case14"))[0])
+    assert (net.res_line.i_ka > 0.5).any()
+    filled = to_pandapower(replace(solution, case=replace(solution.case, base_kv=np.zeros(14))))
+    assert filled.res_line.filter(like="_ka").isna().all(axis=None)
+    assert filled.res_trafo.filter(like="_ka").isna().all(axis=None)
+    assert filled.res_line.p_from_mw.notna().all() and filled.res_line.loading_percent.notna().all()
 
 
 @pytest.mark.parametrize("name", ["case14", pytest.param("case118", marks=pytest.mark.slow)])
