@@ -24,7 +24,7 @@ from gridpriv.grid.network import deenergized_buses
 from gridpriv.power.ac.block import Elimination, P, R
 from gridpriv.power.ac.interior import FIRST_MU, MU_FACTOR, Border, Iteration, iterate
 from gridpriv.power.ac.joint import tie_ends
-from gridpriv.power.ac.optimum import AcOptimum, acopf, overloaded
+from gridpriv.power.ac.optimum import AcOptimum, acopf
 from gridpriv.power.objective import AcObjective
 from gridpriv.power.zone import Network, Zone, coordinates, with_demand
 from gridpriv.power.zone_agent import ZoneAgent
@@ -160,12 +160,9 @@ def estimated_optimum(
 ) -> AcOptimum | None:
     """Return the AC optimum of an estimated demand; None if there is none.
 
-    Where the estimate has no optimum, its reactive part gets a priced slack, if ``slack``. The
-    first search has it where the demand of a bus exceeds the ratings of its branches even with load
-    shedding: infeasible searches take longest (case_ACTIVSg70k: over 900 s for 420).
+    Where the estimate has no optimum, its reactive part gets a priced slack, if ``slack``.
     """
-    is_overloaded = overloaded(case, shed=True).any()
-    for estimated in (True,) if is_overloaded else (False, True)[: 1 + slack]:
+    for estimated in (False, True)[: 1 + slack]:
         try:
             return acopf(case, objective, voll, estimated=estimated)
         except SolverError:
@@ -252,12 +249,9 @@ def schedule_in_rounds(
 def _searches(case: Case) -> tuple[tuple[bool, float], ...]:
     """Return the searches in turn: a flag of priced reactive slack, and the first barrier.
 
-    The search with slack is last, for demand that no other search can plan. It is the only one
-    where a bus exceeds the ratings of its branches even with load shedding. The last barrier is for
-    a grid of sufficient capacity.
+    The search with slack is last, for demand that no other search can plan. The last barrier is
+    for a grid of sufficient capacity.
     """
-    if overloaded(case, shed=True).any():
-        return ((True, FIRST_MU),)
     enough = np.maximum(case.pd, 0.0).sum() <= case.pmax.sum()
     barriers = BARRIERS if enough else BARRIERS[:-1]
     return (*((False, barrier) for barrier in barriers), (True, FIRST_MU))

@@ -26,7 +26,7 @@ from gridpriv.power.ac.zone_redispatch import (
     plan_zone,
 )
 from gridpriv.power.objective import ObjectiveKind, Service
-from gridpriv.power.prior import capacity
+from gridpriv.power.prior import bus_ranges, capacity
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
 from gridpriv.power.zone import Zone, coordinates, within_limits_without_load
@@ -161,8 +161,9 @@ class ZoneAgent:
         return self.agent.round(order)
 
     def disclose(self) -> Floats:
-        """Release the demand; return the estimate of it."""
-        return self.agent.disclose()
+        """Release the demand; return the estimate of it that plans use."""
+        self.agent.disclose()
+        return self._released()
 
     def reuse(self, estimate: Floats) -> None:
         """Use the estimate of an earlier release."""
@@ -203,7 +204,10 @@ class ZoneAgent:
         released = self.agent.releases.released_data
         if released is None:
             raise ValueError(f"{self.problem.name}: no data have been released")
-        return released
+        if self.agent.rules.noise is None:
+            return released
+        zone = self.problem.program.zone
+        return bus_ranges(zone.network.case).nearest(released, zone.own)
 
     def in_block(self, method: Callable[..., R], *arguments: Any) -> R | None:
         """Return the result of a method of the zone's block; None without an energized part."""

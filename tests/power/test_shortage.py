@@ -7,12 +7,16 @@ import numpy as np
 import pytest
 from polar_optimum import polar_optimum
 
-from gridpriv import SolverError, load_case, run
+from gridpriv import SolverError, load_case, make_settings, partition, prepare, run
 from gridpriv.cli.main import main
+from gridpriv.consensus.transport import answers, call, in_process
 from gridpriv.power.ac.optimum import acopf, overloaded
 from gridpriv.power.ac.state import Limit
 from gridpriv.power.centralized import least_shed_mw, relax, shortage, without_limits
+from gridpriv.power.prior import bus_ranges
 from gridpriv.power.schedule import estimated_optimum
+from gridpriv.power.zone_agent import ZoneAgent
+from gridpriv.zonal.run import open_rounds, zone_agents
 
 TIGHT = (
     ("case14", 3.0),
@@ -162,8 +166,60 @@ def test_zones_shed_the_least_where_a_load_exceeds_the_ratings_of_its_lines(
     """A schedule that paid for reactive power of nowhere shed 1 and 7 % more."""
     case = load_case(name).scale_load(scale)
     assert overloaded(case).any()
-    assert not overloaded(case, shed=True).any()
     least, _ = polar_optimum(case)
     result = run(case, 3, mechanism="none", coordination=coordination)
     assert result.redispatch.status == "feasible"
     assert result.physical["shed_mw"] == pytest.approx(case.base_mva * least, abs=0.05)
+
+
+@pytest.mark.parametrize("name", ["case14", "case30", "case39", "case57", "case118", "case300"])
+def test_a_demand_within_its_ranges_is_not_moved(name):
+    case = load_case(name)
+    demand = np.concatenate([case.pd, case.qd])
+    assert bus_ranges(case).nearest(demand, np.arange(case.n_bus)).tolist() == demand.tolist()
+
+
+def test_an_estimate_above_the_ratings_of_a_bus_is_moved_within_them():
+    """A small plant at one line: 5 MW and 3 MVAr of generation, at least 1 MW, rating 2 MVA."""
+    case = load_case("tests/data/pglib/pglib_opf_case30_ieee.m")
+    bus = case.index_of[26]  # at the end of one line, without a generator
+    k = np.flatnonzero((case.f_bus == bus) | (case.t_bus == bus))
+    rate, charging = case.rate.copy(), case.b.copy()
+    rate[k], charging[k] = 0.02, 0.0
+    gens = {
+        name: getattr(case, name).copy() for name in ("gen_bus", "pmin", "pmax", "qmin", "qmax")
+    }
+    for name, value in zip(gens, (bus, 0.01, 0.05, -0.03, 0.03), strict=True):
+        gens[name][-1] = value
+    small = replace(case, rate=rate, b=charging, **gens)
+    ranges, at = bus_ranges(small), np.array([bus])
+    for demand, moved in (
+        ((0.06, 0.0), (0.06, 0.0)),  # 5 MW of its own, 1 MW by the line
+        ((0.08, 0.0), (0.05 + 0.95 * 0.02, 0.0)),
+        ((-0.02, 0.0), (0.01 - 0.95 * 0.02, 0.0)),
+        ((0.03, 0.06), (0.03, 0.03 + 0.95 * 0.02)),
+    ):
+        assert ranges.nearest(np.array(demand), at) == pytest.approx(moved)
+
+
+@pytest.mark.parametrize("mechanism", ["none", "laplace"])
+def test_only_noisy_demand_is_moved_into_its_ranges(mechanism):
+    """Without noise also a demand above the ratings of a bus is planned as it is."""
+    case = load_case("case6ww")
+    case = replace(case, rate=0.3 * case.rate)  # loads of 99 MVA at lines of 42 to 63 MVA
+    settings = make_settings(mechanism=mechanism, release="bus", seed=1)
+    prepared = prepare(case, partition(case, 3), settings)
+    transport = in_process(zone_agents(prepared))
+    open_rounds(prepared, transport)
+    demands = answers(transport, call(ZoneAgent.disclose))
+    released = [outcome.released for outcome in answers(transport, call(ZoneAgent.outcome))]
+    planned, estimate = np.concatenate(demands), np.concatenate(released)
+    if mechanism == "none":
+        assert planned.tolist() == np.concatenate([z.demand for z in prepared.zones]).tolist()
+        return
+    ranges = bus_ranges(case)
+    moved = [
+        ranges.nearest(value, zone.own)
+        for value, zone in zip(released, prepared.zones, strict=True)
+    ]
+    assert planned.tolist() == np.concatenate(moved).tolist() != estimate.tolist()

@@ -280,24 +280,17 @@ def _add_objective(model: AcModel, objective: AcObjective, voll: float) -> float
     return price if objective == "cost" else 1.0
 
 
-def overloaded(case: Case, *, shed: bool = False) -> Bools:
+def overloaded(case: Case) -> Bools:
     """Return the buses without a source or shunt whose demand exceeds the ratings of all branches.
 
-    No AC state serves them; noisy demand may be like that.
-
-    Parameters
-    ----------
-    shed : bool
-        With all load shed and all negative load curtailed: reactive demand without load is left.
+    No AC state serves them.
     """
-    p = np.zeros(case.n_bus) if shed else case.pd
-    q = np.where(case.pd > 0, 0.0, case.qd) if shed else case.qd
     rate = np.where(case.rate > 0, case.rate, np.inf)
     able = np.zeros(case.n_bus)
     np.add.at(able, np.concatenate([case.f_bus, case.t_bus]), np.concatenate([rate, rate]))
     able[case.gen_bus] = np.inf
     able[(case.gs != 0) | (case.bs != 0)] = np.inf
-    return np.asarray((np.hypot(p, q) > able) & ~deenergized_buses(case))
+    return np.asarray((np.hypot(case.pd, case.qd) > able) & ~deenergized_buses(case))
 
 
 def _solve(model: AcModel, negligible_shed: float, *, shedding: bool) -> Solved:
