@@ -14,6 +14,7 @@ derivative of the AC power flow, from one more power flow per zone.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -293,33 +294,40 @@ def _clipped(corners: Floats, normal: Floats, limit: float) -> Floats:
     return np.array(vertices).reshape(-1, 2)
 
 
-def merit_order(low: Floats, high: Floats, total: float, marginal: Floats) -> Floats:
+def merit_order(low: Floats, total: float, segments: Floats) -> Floats:
     """Return the cheapest outputs of generators that add up to ``total``, network ignored.
 
     Parameters
     ----------
-    low, high : (g,)
-        Limits of output, p.u.
+    low : (g,)
+        Least outputs, p.u.
     total : float
         Generation, p.u.
-    marginal : (g, steps) float
-        Marginal cost of each generator over equal steps of its range, not decreasing.
+    segments : (s, 4)
+        Generator, width (p.u.), and marginal cost at the lower and the upper end, linear between
+        them. That of a generator does not decrease.
 
     Returns
     -------
-    (g,) float Steps are taken in the order of their cost; steps at the last price are taken in
-        equal shares.
+    (g,) float
+        Segments of the same constant price are taken in equal shares.
     """
-    steps = marginal.shape[1]
-    width = np.repeat((high - low) / steps, steps)
-    order = np.argsort(marginal.ravel(), kind="stable")
+    gen, width, first, last = segments.T
+    flat = first == last
+
+    def taken(price: float, *, at_price: bool) -> Floats:
+        rising = np.clip((price - first) / np.where(flat, 1.0, last - first), 0.0, 1.0)
+        reached = first <= price if at_price else first < price
+        return np.asarray(width * np.where(flat, reached, rising))
+
+    prices = np.unique(segments[:, 2:]).tolist()
     needed = float(np.clip(total - low.sum(), 0.0, width.sum()))
-    before = np.concatenate([[0.0], np.cumsum(width[order])])
-    last = min(int(np.searchsorted(before, needed, side="left")), len(order))
-    price = marginal.ravel()[order[max(last - 1, 0)]]
-    cheaper, equal = marginal.ravel() < price, marginal.ravel() == price
-    rest = needed - width[cheaper].sum()
-    added = np.where(
-        cheaper, width, np.where(equal, width * rest / max(width[equal].sum(), NEGLIGIBLE), 0)
-    )
-    return np.asarray(low + added.reshape(marginal.shape).sum(axis=1))
+    at = bisect_left(prices, needed, key=lambda price: float(taken(price, at_price=True).sum()))
+    around = [(price, side) for price in prices[max(at - 1, 0) : at + 1] for side in (False, True)]
+    steps = [taken(price, at_price=side) for price, side in around] or [np.zeros(0)]
+    sums = [step.sum() for step in steps]
+    upper = min(bisect_left(sums, needed), len(sums) - 1)
+    lower = max(upper - 1, 0)
+    part = (needed - sums[lower]) / max(sums[upper] - sums[lower], NEGLIGIBLE)
+    added = steps[lower] + min(max(part, 0.0), 1.0) * (steps[upper] - steps[lower])
+    return np.asarray(low + np.bincount(gen.astype(np.int64), added, len(low)))

@@ -147,6 +147,19 @@ def marginal_cost(cost: GenCost, base_mva: float, p: float) -> float:
     return float(np.polyval(derivative, p))
 
 
+def marginal_segments(
+    cost: GenCost, base_mva: float, low: float, high: float
+) -> list[tuple[float, float, float]]:
+    """Return parts of a range in which dC/dp is linear: width, and dC/dp at both ends."""
+    edges = np.array([low, high])
+    if cost.model == PIECEWISE:
+        edges = np.unique(np.clip([low, high, *np.array(cost.values[::2]) / base_mva], low, high))
+        slopes = [marginal_cost(cost, base_mva, p) for p in (edges[:-1] + edges[1:]) / 2]
+        return list(zip(np.diff(edges).tolist(), slopes, slopes, strict=True))
+    first, last = (marginal_cost(cost, base_mva, p) for p in edges.tolist())
+    return [(high - low, first, last)]
+
+
 def per_unit_polynomial(cost: GenCost, base_mva: float) -> tuple[float, float, float]:
     """Return (c2, c1, c0) of a polynomial cost in $/h, for output in per unit."""
     values = (0.0, 0.0, *cost.values)

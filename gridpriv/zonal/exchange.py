@@ -26,7 +26,7 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.network import islands
 from gridpriv.power.ac.optimum import AcOptimum
 from gridpriv.power.exchange import FlowDomain, flow_domain, merit_order
-from gridpriv.power.objective import cost_at, has_convex_costs, marginal_cost
+from gridpriv.power.objective import cost_at, has_convex_costs, marginal_segments
 from gridpriv.zonal.documents import ExchangeDocument
 from gridpriv.zonal.result import RunAnalysis, RunResult
 from gridpriv.zonal.security import viewed_case, viewed_optimum
@@ -34,9 +34,6 @@ from gridpriv.zonal.settings import LOCAL, SHARED, FlowBased, FlowModel
 
 if TYPE_CHECKING:
     import pandas as pd
-
-STEPS = 200
-"""Equal parts of a generator's range in the merit order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,14 +253,15 @@ def _market(case: Case, pg: Floats) -> Floats | None:
         return None
     low = np.where(np.isfinite(case.pmin), case.pmin, pg)
     high = np.where(np.isfinite(case.pmax), case.pmax, pg)
-    middle = (np.arange(STEPS) + 0.5) / STEPS
-    marginal = np.array(
+    segments = np.array(
         [
-            [marginal_cost(cost, case.base_mva, least + part * (most - least)) for part in middle]
-            for cost, least, most in zip(case.cost, low, high, strict=True)
+            (g, *segment)
+            for g, (cost, least, most) in enumerate(zip(case.cost, low, high, strict=True))
+            for segment in marginal_segments(cost, case.base_mva, least, most)
         ]
-    )
+    ).reshape(-1, 4)
     market, island = np.zeros(case.n_gen), islands(case)[case.gen_bus]
     for here in (island == number for number in np.unique(island)):
-        market[here] = merit_order(low[here], high[here], float(pg[here].sum()), marginal[here])
+        own = segments[here[segments[:, 0].astype(np.int64)]]
+        market += merit_order(np.where(here, low, 0.0), float(pg[here].sum()), own)
     return market

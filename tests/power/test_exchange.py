@@ -10,7 +10,7 @@ import pytest
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
-from gridpriv.grid.case import Case
+from gridpriv.grid.case import Case, GenCost
 from gridpriv.grid.library import case_files, load_case
 from gridpriv.grid.partition import partition
 from gridpriv.power.ac.optimum import acopf
@@ -23,6 +23,7 @@ from gridpriv.power.exchange import (
     shift_keys,
     shifted,
 )
+from gridpriv.power.objective import marginal_segments
 
 CASES = [
     pytest.param(name, marks=pytest.mark.skipif(name not in case_files(), reason="extra cases"))
@@ -135,7 +136,12 @@ def test_the_merit_order_is_the_cheapest() -> None:
     draw = np.random.default_rng(1)
     marginal = np.sort(draw.uniform(10, 50, (case.n_gen, 4)), axis=1)
     total = 2.3
-    output = merit_order(case.pmin, case.pmax, total, marginal)
+    parts = [
+        (g, (case.pmax[g] - case.pmin[g]) / 4, price, price)
+        for g in range(case.n_gen)
+        for price in marginal[g]
+    ]
+    output = merit_order(case.pmin, total, np.array(parts))
     assert output.sum() == pytest.approx(total)
     width = np.repeat((case.pmax - case.pmin) / 4, 4)
     best = linprog(
@@ -147,6 +153,20 @@ def test_the_merit_order_is_the_cheapest() -> None:
     parts = (output - case.pmin)[:, None] - np.arange(4) * width.reshape(case.n_gen, 4)
     cost = (np.clip(parts, 0.0, width.reshape(case.n_gen, 4)) * marginal).sum()
     assert cost == pytest.approx(best.fun)
+
+
+@pytest.mark.parametrize(
+    ("total", "expected"),
+    [(0.2, (0.0, 0.2)), (0.5, (1 / 6, 1 / 3)), (1.1, (0.5, 0.6)), (1.6, (23 / 30, 25 / 30))],
+)
+def test_the_merit_order_turns_where_a_cost_turns(
+    total: float, expected: tuple[float, float]
+) -> None:
+    """Of 20 $/MWh up to 50 MW and 35 beyond, and of 10 to 40 $/MWh at 0 to 100 MW."""
+    costs = GenCost(1, (0.0, 0.0, 50.0, 1000.0, 100.0, 2750.0)), GenCost(2, (0.15, 10.0, 0.0))
+    parts = [(g, *p) for g, cost in enumerate(costs) for p in marginal_segments(cost, 100.0, 0, 1)]
+    output = merit_order(np.zeros(2), total, np.array(parts))
+    assert output == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("model", ["dc", "ac"])
