@@ -21,6 +21,7 @@ from gridpriv.consensus.schedules import Update
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import SolverError
 from gridpriv.core.threads import uninterrupted
+from gridpriv.privacy.kept import KeptReleases
 from gridpriv.privacy.linear import Disclosure
 from gridpriv.privacy.perturbation import NoiseRule, Perturbation, Target
 from gridpriv.privacy.release import Charging, Release
@@ -230,6 +231,7 @@ class AgentReleases:
         charge: Charging | None,
     ) -> None:
         self.problem, self.rules, self.streams, self.charge = problem, rules, streams, charge
+        self.kept: KeptReleases | None = None
         self.draw: Place | None = None
         self.estimate = data
         self.of_round: Counter[Release] = Counter()
@@ -304,8 +306,15 @@ class AgentReleases:
         """Return the value with the noise of a round and update; unchanged without private data."""
         if release is None:
             return value
+        key, kept = self.problem.key, self.kept
+        if kept is not None and (earlier := kept.value(key, release)) is not None:
+            self._count(release)  # it was charged when it was drawn
+            return earlier
         self._charge_and_count(release)
-        return release.apply(value, lambda: self.streams.stream(self.problem.key, *place))
+        noisy = release.apply(value, lambda: self.streams.stream(key, *place))
+        if kept is not None:  # before it is used
+            kept.keep(key, release, noisy)
+        return noisy
 
     def _charge_and_count(self, release: Release) -> None:
         """Charge a release before its draw, and count it; an interrupt cannot separate the two.

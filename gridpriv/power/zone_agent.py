@@ -30,6 +30,7 @@ from gridpriv.power.prior import bus_ranges, capacity
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
 from gridpriv.power.zone import Zone, coordinates, within_limits_without_load
+from gridpriv.privacy.kept import KeptReleases
 from gridpriv.privacy.linear import Disclosure
 from gridpriv.privacy.release import Charging, Release
 
@@ -60,6 +61,7 @@ class ZoneAgentFactory:
     charge: Charging | None = None
     service: Service = field(default_factory=Service)
     solver_tolerance: SolverTolerance = "tight"
+    kept: KeptReleases | None = None
 
     @property
     def sizes(self) -> list[int]:
@@ -80,7 +82,7 @@ class ZoneAgentFactory:
     def resets(self) -> list[Call[None]]:
         """Return the calls that start every zone on this run."""
         return [
-            call(ZoneAgent.reset, self.rules, self.streams, disclosure, self.charge)
+            call(ZoneAgent.reset, self.rules, self.streams, disclosure, self.charge, self.kept)
             for disclosure in self.disclosures
         ]
 
@@ -90,7 +92,7 @@ class ZoneAgentFactory:
         )
         compiled: deque[Compiled] = deque(maxlen=MOST_COMPILED // len(self.zones))
         agent = ZoneAgent(problem, self.shared[position], self.service, unit, compiled)
-        agent.reset(self.rules, self.streams, self.disclosures[position], self.charge)
+        agent.reset(self.rules, self.streams, self.disclosures[position], self.charge, self.kept)
         return agent
 
 
@@ -116,6 +118,7 @@ class ZoneAgent:
         streams: Streams,
         disclosure: Disclosure | None,
         charge: Charging | None,
+        kept: KeptReleases | None = None,
     ) -> None:
         """Start a run; iterates and draws of another run are removed.
 
@@ -135,6 +138,7 @@ class ZoneAgent:
         self._agent = Agent(
             self.problem, zone.demand, self.shared, rules, streams, charge, public_proxy(zone)
         )
+        self._agent.releases.kept = kept
 
     @property
     def agent(self) -> Agent:

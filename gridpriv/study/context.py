@@ -203,7 +203,7 @@ class RunContext:
         """
         with ExitStack() as stack:
             run_folder: RunFolder | None = None
-            earlier = NO_ATTEMPTS
+            earlier, kept = NO_ATTEMPTS, None
             if self.out is not None:
                 values = (case, prepared.zoning, prepared.settings, prepared.seed)
                 run_folder = stack.enter_context(self.open_folder(self.out, *values))
@@ -211,6 +211,7 @@ class RunContext:
                     with self.progress(case.name, 0):
                         self._finish(run_folder, show)
                     return None
+                kept = run_folder.kept(prepared) if self.transport is None else None
                 earlier = run_folder.earlier().get(0, NO_ATTEMPTS)
 
             load = time.perf_counter() - self.began
@@ -226,7 +227,9 @@ class RunContext:
 
             zones = stack.enter_context(closing(self.zones(prepared.settings.workers)))
             with ExitStack() as running:
-                charge, admit = running.enter_context(self.charging(case, prepared))
+                charge, admit = None, None
+                if kept is None or not kept.reuses:
+                    charge, admit = running.enter_context(self.charging(case, prepared))
                 max_rounds = None if prepared.in_ac_rounds else prepared.settings.rounds
                 advance = running.enter_context(self.progress(case.name, max_rounds))
                 planned = None if run_folder is None else partial(run_folder.begin, 0)
@@ -238,6 +241,7 @@ class RunContext:
                     admit=admit if planned is None else in_turn(admit, planned),
                     leave=store,
                     transport=zones,
+                    kept=kept,
                 )
             try:
                 if self.reference:

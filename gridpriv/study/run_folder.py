@@ -29,11 +29,12 @@ from gridpriv.core.files import read_sealed, remove, sealed, write_text
 from gridpriv.core.store import MANIFEST as MANIFEST_FILE
 from gridpriv.core.store import Store, Study, Tables, open_store, read_manifest, read_study
 from gridpriv.core.text import Json
-from gridpriv.grid.case import Case
+from gridpriv.grid.case import Case, public_network
 from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.prior import public_demand
 from gridpriv.privacy.certificate import refuse_unprotected
+from gridpriv.privacy.kept import KeptReleases
 from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Sensitivity
@@ -42,8 +43,10 @@ from gridpriv.study import record
 from gridpriv.study.comparison import ZonedCase, describe, network_rows
 from gridpriv.study.engine import charge_rows, header, manifest_totals
 from gridpriv.zonal.day import DayPlan
+from gridpriv.zonal.horizon import ONCE as DRAWN_ONCE
 from gridpriv.zonal.horizon import DemandEstimates, Horizon, series_protection, step_row
 from gridpriv.zonal.opening import Trace
+from gridpriv.zonal.prepared import Prepared
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.settings import Settings
 from gridpriv.zonal.summary import noise
@@ -51,6 +54,7 @@ from gridpriv.zonal.tables import result_tables
 
 RUN, SERIES = "run", "series"
 RUN_FILE = "run.json"
+KEPT = "kept-releases"
 RELEASED, TEMPORAL_COEFFICIENTS = "released", "temporal_coefficients"
 ONCE, EVERY = "once-drawn", "every step"
 
@@ -99,11 +103,30 @@ class RunFolder:
     ----------
     repeats : bool
         True if a repeated run draws the same noise and is not charged: it then has no new release.
+
+    Attributes
+    ----------
+    reuses : bool
+        True if the run continues from its stored release: it is not drawn or charged again.
     """
 
     def __init__(self, store: Store, runs: Runs, *, repeats: bool) -> None:
         self.store, self.runs, self._repeats = store, runs, repeats
         self._finished: Study | None = None
+        self.reuses = False
+
+    def kept(self, prepared: Prepared) -> KeptReleases | None:
+        """Return the store of the releases of a run that draws once; None for others.
+
+        If some zones have not stored their release, all of them draw again.
+        """
+        once = prepared.rules.noise is not None and prepared.rules.perturbation == DRAWN_ONCE
+        if self._repeats or not once:
+            return None
+        self.reuses, folder = _all_kept(self.store.folder, self.runs), self.store.folder / KEPT
+        if not self.reuses:
+            remove(folder)
+        return KeptReleases(folder, public_network(prepared.case).fingerprint, self.reuses)
 
     def remaining(self) -> list[int]:
         """Return the numbers of the remaining runs."""
@@ -119,7 +142,11 @@ class RunFolder:
         if self._repeats or rows.empty:
             return {}
         attempts = {int(run): of_run.to_dict("records") for run, of_run in rows.groupby("run")}
-        return {n: (_releases(own), _releases(own, "planned")) for n, own in attempts.items()}
+        present = int(self.reuses)  # releases of the present attempt among them
+        return {
+            n: (_releases(own, less=present), _releases(own, "planned", present))
+            for n, own in attempts.items()
+        }
 
     def begin(self, number: int | None, planned: Released) -> None:
         """Store planned releases before their draw; releases of earlier attempts stay.
@@ -129,7 +156,7 @@ class RunFolder:
         if number is not None:
             self.store.forget([_run(number)])
             remove(self.store.folder / RUN_FILE)
-        if not self._repeats:
+        if not (self._repeats or self.reuses):
             self.store.set_aside(_drawn(number))
         self._note(number, _drawn_tables(planned, planned, early=True))
 
@@ -187,6 +214,7 @@ class RunFolder:
         if not self.remaining():
             self._finished = self.store.finish(manifest_totals)
             remove(_unfinished(self.store.folder))
+            remove(self.store.folder / KEPT)
 
     def _tables(self, number: int, result: RunResult, plan: DayPlan | None) -> Tables:
         settings = self.runs.settings
@@ -257,7 +285,10 @@ def open_runs(
 
     def resumes(store: Store) -> str:
         does = "starts the run again" if runs.series is None else "goes on from there"
-        study, statuses = read_study(folder), store.stored().values()
+        study = read_study(folder)
+        if _all_kept(folder, runs):
+            return f"{does}, from its stored release"
+        statuses = store.stored().values()
         lost = releases_in(study)[2] and RELEASED not in study.tables
         if repeats or not lost or (statuses and "failed" not in statuses):
             return does
@@ -286,6 +317,11 @@ def run_document(folder: Path) -> Json | None:
         return read_sealed(folder / RUN_FILE)
     except FileNotFoundError:
         return None
+
+
+def _all_kept(folder: Path, runs: Runs) -> bool:
+    """Return True if every zone of a run has stored its release."""
+    return len(list((folder / KEPT).glob("*.json"))) == runs.zoning.n_zone
 
 
 def _unfinished(folder: Path) -> Path:
@@ -437,8 +473,9 @@ def _release_rows(study: Study) -> pd.DataFrame:
 
 
 def _releases(
-    rows: Iterable[Mapping[str, Any]], number: str = "count"
+    rows: Iterable[Mapping[str, Any]], number: str = "count", less: int = 0
 ) -> dict[str, Counter[Release]]:
+    """Return the releases of every zone, ``less`` of each kind fewer."""
     norms: Json = {"1": 1, "2": 2}
     kinds = {kind.__name__: kind for kind in MECHANISMS.values()}
     counts: dict[str, Counter[Release]] = {}
@@ -449,4 +486,4 @@ def _releases(
         release = Release(mechanism, sensitivity, row["assumed"])
         if count := row[number]:
             counts.setdefault(row["zone"], Counter())[release] += count
-    return counts
+    return {z: Counter({r: n - less for r, n in own.items()}) for z, own in counts.items()}

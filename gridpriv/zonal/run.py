@@ -53,6 +53,7 @@ from gridpriv.power.objective import AcObjective, generation_cost
 from gridpriv.power.zone import flat_start
 from gridpriv.power.zone_agent import ZoneAgent, ZoneAgentFactory, ZoneOutcome
 from gridpriv.privacy.certificate import all_planned
+from gridpriv.privacy.kept import KeptReleases
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.zonal.documents import Baselines, Timing
@@ -184,6 +185,7 @@ def run_prepared(
     leave: Leave = lambda _: None,
     transport: Connect | None = None,
     watch_ac: Callable[[Iteration], None] = lambda _: None,
+    kept: KeptReleases | None = None,
 ) -> RunResult:
     """Run a prepared case.
 
@@ -203,10 +205,12 @@ def run_prepared(
         sentence on all releases drawn so far, where the run is not the only one to draw.
     watch_ac : callable
         Called after each round on the AC equations.
+    kept : KeptReleases, optional
+        Store of the released values, of a run that draws once.
     """
     connect = transport or default_transport(prepared.settings.workers)
     began = time.perf_counter()
-    with closing(connect(zone_agents(prepared, charge))) as zones:
+    with closing(connect(zone_agents(prepared, charge, kept))) as zones:
         opening = open_rounds(prepared, zones)
         if admit is not None:
             admit(planned_releases(prepared, zones, opening))
@@ -278,7 +282,9 @@ class _Unfinished:
             return {zone: all_planned(counts, most) for zone, counts in drawn.items()}
 
 
-def zone_agents(prepared: Prepared, charge: Charging | None = None) -> ZoneAgentFactory:
+def zone_agents(
+    prepared: Prepared, charge: Charging | None = None, kept: KeptReleases | None = None
+) -> ZoneAgentFactory:
     """Return the zones of a run, for a transport."""
     return ZoneAgentFactory(
         prepared.zones,
@@ -290,6 +296,7 @@ def zone_agents(prepared: Prepared, charge: Charging | None = None) -> ZoneAgent
         charge,
         prepared.settings,
         prepared.solver_tolerance,
+        kept,
     )
 
 

@@ -12,6 +12,7 @@ from gridpriv.consensus import coordinator
 from gridpriv.core.store import read_manifest, read_study
 from gridpriv.grid.scenarios import FORECAST
 from gridpriv.privacy.accounting import total_epsilon
+from gridpriv.privacy.kept import KeptReleases
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.study.run_folder import RunFolder
 from gridpriv.zonal import run as zonal_run
@@ -44,7 +45,7 @@ def test_a_certificate_includes_what_killed_attempts_were_charged_for(
     assert main(["ledger", "grant", str(book), "--case", "case14", "--total", "9", "--quiet"]) == 0
     words = [*RUN, *public, "--noise", "secure", "--ledger", str(book), "--out", str(out)]
     with monkeypatch.context() as patch:
-        patch.setattr(RunFolder, "add", killed)
+        patch.setattr(KeptReleases, "keep", killed)
         for more in ([], ["--resume"]):
             with pytest.raises(Killed):
                 main([*words, *more])
@@ -201,7 +202,7 @@ def test_a_run_is_not_continued_with_another_ledger(
     (tmp_path / "book.key").rename(tmp_path / "moved.key")
     assert main([*words, str(tmp_path / "moved")]) == 0
     privacy = json.loads((tmp_path / "out" / "run.json").read_text())["privacy"]
-    assert releases(tmp_path / "moved", capsys) == privacy["releases_per_zone"] == 2
+    assert releases(tmp_path / "moved", capsys) == privacy["releases_per_zone"] == 1
 
 
 @pytest.mark.parametrize("public", [[], ["--public", "--noise", "secure"]], ids=" ".join)

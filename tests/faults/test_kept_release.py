@@ -1,0 +1,192 @@
+"""A run killed at any point draws and charges its release again only where it was not stored."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gridpriv
+from gridpriv.cli.main import main
+from gridpriv.core.files import atomic_file, is_temporary
+from gridpriv.core.store import Store
+from gridpriv.privacy.kept import KeptReleases
+from gridpriv.privacy.ledger import Ledger, read_book
+from gridpriv.privacy.mechanism import KNorm, SecureKNorm
+from gridpriv.study import run_folder
+from gridpriv.study.run_folder import KEPT, RunFolder
+from gridpriv.zonal import run as run_module
+from gridpriv.zonal.prepared import zone_datasets
+
+ZONES, KILLED = 3, 137
+OF_A_ZONE = ("charge", "charged", "drawn", "keep", "kept")
+AFTER = ("redispatch", "add", "added", "finish", "finished")
+POINTS = [f"{event} {zone}" for zone in range(1, ZONES + 1) for event in OF_A_ZONE]
+POINTS += [f"{event} 1" for event in AFTER]
+RUN = ("run", "case14", "--coordination", "central", "--budget", "total:2", "--no-reference")
+
+
+def dying(patch: pytest.MonkeyPatch, point: str, draws: Path) -> None:
+    """Have this process end as by SIGKILL at a point, and log every draw."""
+    reached: Counter[str] = Counter()
+
+    def reach(event: str) -> None:
+        reached[event] += 1
+        if f"{event} {reached[event]}" == point:
+            os._exit(KILLED)
+
+    def between(owner: Any, name: str, before: str, after: str) -> None:
+        method: Callable[..., Any] = getattr(owner, name)
+
+        def replaced(*values: Any, **named: Any) -> Any:
+            reach(before)
+            result = method(*values, **named)
+            if name == "perturb":
+                with draws.open("a") as file:
+                    file.write(f"{result.tolist()}\n")
+            reach(after)
+            return result
+
+        patch.setattr(owner, name, replaced)
+
+    between(Ledger, "charge", "charge", "charged")
+    for kind in (SecureKNorm, KNorm):
+        between(kind, "perturb", "-", "drawn")
+    between(KeptReleases, "keep", "keep", "kept")
+    between(run_module, "_redispatched", "redispatch", "-")
+    between(RunFolder, "add", "add", "added")
+    between(Store, "finish", "finish", "finished")
+
+
+def run_in_child(words: tuple[str, ...], point: str, draws: Path) -> int:
+    child = os.fork()
+    if child == 0:
+        with pytest.MonkeyPatch.context() as patch:
+            dying(patch, point, draws)
+            os._exit(main([*words, "--quiet"]))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def granted(path: Path, epsilon: float) -> tuple[str, ...]:
+    case = gridpriv.load_case("case14")
+    zoning = gridpriv.shipped_zoning(case)
+    assert zoning is not None
+    data = zone_datasets(case, zoning, gridpriv.make_settings().protected(case))
+    gridpriv.grant(path, data, epsilon)
+    return "--ledger", str(path)
+
+
+def charges_of(ledger: Path) -> Counter[str]:
+    return Counter(row.owner for _, row in read_book(ledger).charged)
+
+
+@pytest.mark.parametrize("public", [(), ("--public",)], ids=["private", "public"])
+@pytest.mark.parametrize("point", POINTS)
+def test_a_stored_release_is_used_again(point: str, public: tuple[str], tmp_path: Path) -> None:
+    event, number = point.split()
+    if public and event in OF_A_ZONE and number == "2":
+        pytest.skip("as zone 1")
+    draws, ledger, out = tmp_path / "draws", tmp_path / "l", tmp_path / "out"
+    words = (*RUN, "--noise", "secure", *granted(ledger, 4.001), *public, "--out", str(out))
+    assert run_in_child(words, point, draws) == KILLED
+    for file in (out / KEPT).glob("*"):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    stored = event in AFTER or point == f"kept {ZONES}"
+    assert run_in_child((*words, "--resume"), "", draws) == 0
+    assert not (out / KEPT).exists()
+    drawn = draws.read_text().splitlines()
+    assert len(set(drawn)) == len(drawn) <= charges_of(ledger).total()
+    document = json.loads((out / "run.json").read_text())
+    attempts = 1 if stored else 2
+    assert document["privacy"]["total_pure"] == pytest.approx(2.0 * attempts)
+    assert max(charges_of(ledger).values()) <= attempts
+    if stored:
+        assert len(drawn) == charges_of(ledger).total() == ZONES
+        assert document["privacy"]["interrupted_releases_per_zone"] == 0
+
+
+def test_a_release_of_an_earlier_attempt_still_counts(tmp_path: Path) -> None:
+    """Killed before all zones stored, then after it: one draw is reused, the first one counts."""
+    draws, ledger, out = tmp_path / "draws", tmp_path / "l", tmp_path / "out"
+    words = (*RUN, "--noise", "secure", *granted(ledger, 6.001), "--out", str(out))
+    assert run_in_child(words, "kept 1", draws) == KILLED
+    for _ in range(2):
+        assert run_in_child((*words, "--resume"), "redispatch 1", draws) == KILLED
+    assert run_in_child((*words, "--resume"), "", draws) == 0
+    assert charges_of(ledger) == {"1": 2, "2": 1, "3": 1}
+    assert json.loads((out / "run.json").read_text())["privacy"]["total_pure"] == pytest.approx(4.0)
+
+
+def test_a_reused_release_gives_the_run_that_was_not_interrupted(tmp_path: Path) -> None:
+    draws, words = tmp_path / "draws", (*RUN, "--seed", "7")
+    assert main([*words, *granted(tmp_path / "a", 9.0), "--out", str(tmp_path / "A")]) == 0
+    again = (*words, *granted_again(tmp_path), "--out", str(tmp_path / "B"))
+    assert run_in_child(again, "redispatch 1", draws) == KILLED
+    assert run_in_child((*again, "--resume"), "", draws) == 0
+    first, second = (json.loads((tmp_path / name / "run.json").read_text()) for name in "AB")
+    assert first["final"] == second["final"]
+    assert first["privacy"] == second["privacy"]
+
+
+def granted_again(folder: Path) -> tuple[str, ...]:
+    """Return the same ledger, which a second run charges too."""
+    return "--ledger", str(folder / "a")
+
+
+@pytest.mark.parametrize("change", ["grid", "value"])
+def test_a_stored_release_of_another_grid_is_refused_and_nothing_is_drawn(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draws, ledger, out = tmp_path / "draws", tmp_path / "l", tmp_path / "out"
+    words = (*RUN, "--noise", "secure", *granted(ledger, 4.001), "--out", str(out))
+    assert run_in_child(words, "redispatch 1", draws) == KILLED
+    file = next((out / KEPT).glob("*.json"))
+    if change == "value":
+        file.write_text(file.read_text().replace("value", "valve"))
+    else:
+        monkeypatch.setattr(run_folder, "public_network", lambda case: case.scale_load(2.0))
+    assert run_in_child((*words, "--resume"), "", draws) in (2, 3)
+    assert set(charges_of(ledger).values()) == {1}
+    assert len(draws.read_text().splitlines()) == ZONES
+
+
+def test_a_file_that_was_not_completed_is_no_stored_release(tmp_path: Path) -> None:
+    draws, ledger, out = tmp_path / "draws", tmp_path / "l", tmp_path / "out"
+    words = (*RUN, "--noise", "secure", *granted(ledger, 4.001), "--out", str(out))
+    assert run_in_child(words, "keep 3", draws) == KILLED
+    with suppress(RuntimeError), atomic_file(out / KEPT / "7.json", private=True) as file:
+        file.write(b"{")
+        left = next(path for path in (out / KEPT).iterdir() if is_temporary(path))
+        shutil.copy(left, tmp_path / "left")
+        raise RuntimeError
+    shutil.copy(tmp_path / "left", left)
+    assert run_in_child((*words, "--resume"), "", draws) == 0
+    assert set(charges_of(ledger).values()) == {2}
+
+
+def test_zones_in_worker_processes_store_and_use_their_releases(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, out = tmp_path / "l", tmp_path / "out"
+    words = [*RUN, "--noise", "secure", "--workers", "2", *granted(ledger, 2.001)]
+    words += ["--out", str(out)]
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "_redispatched", interrupted)
+        assert main(words) == 130
+    hint = " ".join(capsys.readouterr().err.split())
+    assert "with --resume starts the run again, from its stored release" in hint
+    assert main([*words, "--resume"]) == 0
+    assert charges_of(ledger) == {"1": 1, "2": 1, "3": 1}
+    assert json.loads((out / "run.json").read_text())["privacy"]["total_pure"] == pytest.approx(2.0)
