@@ -185,6 +185,7 @@ def _compare(args: argparse.Namespace) -> int:
 
 def _plan(args: argparse.Namespace) -> LearnPlan:
     """Return the plan of the arguments, or of their file."""
+    from gridpriv.learning.datasets import dataset_name
     from gridpriv.study.learned import DELTA, LearnPlan, read_learn_plan
     from gridpriv.study.plan import make_method
 
@@ -205,7 +206,11 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
         own = name != "algorithm" and any(name in dict(method.settings) for method in methods)
         if name in given or own:
             raise InputError(f"{name}: must be left out, a comparison sets it itself")
-    read = frozenset().union(*(_read_by(dict(method.settings), args.preset) for method in methods))
+    usual = make_learn_settings(dataset_name(args.dataset), args.preset).algorithm
+    algorithms = [dict(method.settings).get("algorithm", usual) for method in methods]
+    for algorithm in algorithms:
+        check_choice("algorithm", algorithm, READS)
+    read = frozenset().union(*(READS[algorithm] for algorithm in algorithms))
     for name, value in given.items():
         if name in SPECIFIC - read:
             raise not_allowed(name, value, "left out: none of these algorithms reads it")
@@ -230,17 +235,6 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
         client_rounds=args.client_rounds,
         allowed=tuple(args.allow or ()),
     )
-
-
-def _read_by(method: Json, preset: str | None) -> frozenset[str]:
-    """Return the settings that a method's algorithm reads."""
-    algorithm = method.get("algorithm")
-    if algorithm is None:
-        tables = PRESETS.get(preset or "", {}).values()
-        own = {name: value for table in tables for name, value in table.items()}
-        algorithm = own.get("algorithm", LearnSettings.algorithm)
-    check_choice("algorithm", algorithm, READS)
-    return READS[algorithm]
 
 
 def _tuning(args: argparse.Namespace) -> Tuning | None:

@@ -191,17 +191,25 @@ def parse_penalty(text: str) -> PenaltySchedule:
     """Return the schedule of a number, ``auto`` or ``geometric:INITIAL,FACTOR,INTERVAL,MAX``."""
     if text == "auto":
         return ResidualBalancing()
-    kind, _, rest = text.partition(":")
-    try:
-        numbers = [float(part) for part in (rest if kind == "geometric" else text).split(",")]
-        if kind == "geometric" and len(numbers) == 4 and numbers[2] == int(numbers[2]):
-            return GeometricPenalty(numbers[0], numbers[1], int(numbers[2]), numbers[3])
-        if kind != "geometric" and len(numbers) == 1 and numbers[0] > 0.0:
-            return ConstantPenalty(numbers[0])
-    except (ValueError, OverflowError):
-        pass
+    numbers = penalty_numbers(text)
+    if len(numbers) == 4:
+        return GeometricPenalty(numbers[0], numbers[1], int(numbers[2]), numbers[3])
+    if len(numbers) == 1 and numbers[0] > 0.0:
+        return ConstantPenalty(numbers[0])
     allowed = "a positive number, auto, or geometric:INITIAL,FACTOR,INTERVAL,MAX"
     raise not_allowed("penalty", text, allowed)
+
+
+def penalty_numbers(text: str) -> list[float]:
+    """Return the number of a text, or four or more after ``geometric:``, else nothing."""
+    kind, _, rest = text.partition(":")
+    geometric = kind == "geometric"
+    try:
+        numbers = [float(part) for part in (rest if geometric else text).split(",")]
+    except ValueError:
+        return []
+    allowed = len(numbers) > 3 and numbers[2].is_integer() if geometric else len(numbers) == 1
+    return numbers if allowed else []
 
 
 Update = Literal["exact", "linearized"]

@@ -275,10 +275,14 @@ def test_errors(dataset: Dataset, models: Sequence[Array] | Array) -> Array:
         parts = [models[k : k + at_once] for k in range(0, len(models), at_once)]
         return np.concatenate([test_errors(dataset, part) for part in parts])
     side_by_side = np.concatenate([to_numpy(model).astype(x.dtype) for model in models], axis=1)
-    scores = (x @ side_by_side).reshape(len(y), len(models), outputs)
-    if dataset.task == "multiclass":
+    return mean_errors(dataset.task, (x @ side_by_side).reshape(len(y), len(models), outputs), y)
+
+
+def mean_errors(task: str, scores: Array, y: Labels) -> Array:
+    """Return each model's mean error from the scores (N, A, K) of A models on test samples."""
+    if task == "multiclass":
         return np.mean(scores.argmax(axis=2) != y[:, None], axis=0)
-    if dataset.task == "binary":
+    if task == "binary":
         return np.mean(np.where(scores[:, :, 0] > 0, 1, -1) != y[:, None], axis=0)
     return np.mean((scores[:, :, 0] - y[:, None]) ** 2, axis=0)
 

@@ -65,6 +65,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -268,19 +269,11 @@ def forecast_demand(
     _check_numbers(histories, past, ahead)
     features, features_ahead = orthonormal(past, ahead, weights)
     releases = zone_releases(past, weights, epsilon, beta, source)
-    streams, most = NoiseStreams(seed), math.inf
-    if releases and source == "secure":
+    exact = bool(releases) and source == "secure"
+    if exact:
         histories = [History(h.zone, on_grid(h.p), on_grid(h.q)) for h in histories]
-        most = LARGEST
-
-    def released(z: int, part: str, values: Floats) -> tuple[Floats, float]:
-        if part not in releases:
-            return values, 0.0
-        release, place = releases[part], list(SHARES).index(part)
-        charge(histories[z].zone, release)
-        noisy = release.apply(values, lambda: streams.stream(z, 1, place))
-        return noisy, release.mechanism.variance
-
+    names = [history.zone for history in histories]
+    released = partial(_released, releases, NoiseStreams(seed), charge, names)
     buses, zones, products = [], [], []
     for z, history in enumerate(histories):
         p, q = history.p.sum(axis=1), history.q.sum(axis=1)
@@ -297,11 +290,12 @@ def forecast_demand(
     relative = np.maximum(1.0 + shape @ features_ahead.T, 0.0)
     fitted = np.maximum(1.0 + shape @ features.T, 0.0)
     sampled = correlated * (weights**2 @ features**2), correlated * float(weights @ weights)
-    left = max(1.0 - float(sampled[0].sum()) - sampled[1], LEAST_LEFT)
-    errors = []
+    left, errors = max(1.0 - float(sampled[0].sum()) - sampled[1], LEAST_LEFT), []
     for z, history in enumerate(histories):
         coefficients = size[z] ** 2 * shape_errors[z]
-        fitted_demand = np.clip(sums[z] * fitted[z], -most, most)
+        fitted_demand = sums[z] * fitted[z]
+        if exact:
+            fitted_demand = fitted_demand.clip(-LARGEST, LARGEST)
         gap = weights @ np.abs(history.p.sum(axis=1) - fitted_demand)
         (gap,), variance = released(z, "spread", np.array([gap]))
         level = levels[z][2]
@@ -310,8 +304,26 @@ def forecast_demand(
         drawn = ratio * coefficients + residual / left * retention[z] ** 2 * sampled[0]
         fixed = level + residual / left * (1.0 + sampled[1])
         errors.append(np.sqrt(fixed + features_ahead**2 @ drawn))
-    drawn = {history.zone: tuple(releases.values()) for history in histories}
-    return _assembled(levels, sums, relative, np.array(errors), drawn, epsilon)
+    every = dict.fromkeys(names, tuple(releases.values()))
+    return _assembled(levels, sums, relative, np.array(errors), every, epsilon)
+
+
+def _released(
+    releases: Mapping[str, Release],
+    streams: NoiseStreams,
+    charge: Charge,
+    zones: Sequence[str],
+    z: int,
+    part: str,
+    values: Floats,
+) -> tuple[Floats, float]:
+    """Charge and draw zone z's release of a part; return it and the variance of its noise."""
+    if part not in releases:
+        return values, 0.0
+    release, place = releases[part], list(SHARES).index(part)
+    charge(zones[z], release)
+    noisy = release.apply(values, lambda: streams.stream(z, 1, place))
+    return noisy, release.mechanism.variance
 
 
 def _check_numbers(histories: Sequence[History], past: Floats, ahead: Floats) -> None:

@@ -19,7 +19,17 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.learning.clients import Array, Clients, Loss, import_torch, like, loss_of, on_device
+from gridpriv.learning.clients import (
+    Array,
+    Clients,
+    Loss,
+    import_torch,
+    like,
+    loss_of,
+    mean_errors,
+    on_device,
+    to_numpy,
+)
 from gridpriv.learning.datasets.base import Dataset
 from gridpriv.learning.settings import LearnSettings
 
@@ -61,50 +71,34 @@ def check_module(module: Any, dataset: Dataset, settings: LearnSettings) -> None
     if not bool(torch.isfinite(gradients).all()):
         raise not_allowed("module gradient at its first parameters", "not finite", "finite numbers")
     if mixing:
-        raise not_allowed(
-            "module",
-            type(module).__name__,
-            "one whose score of a row does not depend on the other rows of a batch: a clipped "
-            "gradient must be one sample's",
-        )
+        allowed = "one whose score of a row does not depend on the other rows of a batch: a clipped"
+        raise not_allowed("module", type(module).__name__, f"{allowed} gradient is one sample's")
 
 
 def _checked_types(module: Any, settings: LearnSettings) -> set[Any]:
     """Return the types of a module's parameters, which select the allowed settings and layers."""
     torch = import_torch()
     if settings.algorithm not in FOR_MODULES:
-        raise not_allowed(
-            "algorithm", settings.algorithm, f"{', '.join(FOR_MODULES)} with a module"
-        )
+        allowed = f"{', '.join(FOR_MODULES)} with a module"
+        raise not_allowed("algorithm", settings.algorithm, allowed)
     if settings.clip is None:
         raise not_allowed("clip", None, "a positive number with a module: it bounds a gradient")
     if settings.algorithm == "dp-admm" and settings.step == "smooth":
         raise not_allowed("step", "smooth", "nonsmooth with a module: it has no smoothness bound")
     for name, part in module.named_modules():
         if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
-            raise not_allowed(
-                f"module {name}", type(part).__name__, "no layer that mixes samples (use GroupNorm)"
-            )
-    kinds = {parameter.dtype for parameter in module.parameters()}
+            allowed = "no layer that mixes samples (use GroupNorm)"
+            raise not_allowed(f"module {name}", type(part).__name__, allowed)
+    kinds, fault = {parameter.dtype for parameter in module.parameters()}, ("", "")
     if not kinds or kinds - {torch.float32, torch.float64}:
-        raise not_allowed(
-            "module parameters",
-            sorted(map(str, kinds)),
-            "torch.float32 or torch.float64, at least one",
-        )
-    if not all(parameter.requires_grad for parameter in module.parameters()):
-        raise not_allowed(
-            "module parameters",
-            "with requires_grad = False",
-            "all trained: register what is fixed as a buffer",
-        )
-    if settings.noise == "secure" and torch.float32 in kinds:
-        raise not_allowed(
-            "module parameters",
-            str(torch.float32),
-            "torch.float64 with secure noise: call module.double(). Sums in float32 round by more "
-            "than the certificate covers",
-        )
+        fault = str(sorted(map(str, kinds))), "torch.float32 or torch.float64, at least one"
+    elif not all(parameter.requires_grad for parameter in module.parameters()):
+        fault = "with requires_grad = False", "all trained: register what is fixed as a buffer"
+    elif settings.noise == "secure" and torch.float32 in kinds:
+        allowed = "torch.float64 with secure noise: call module.double(). Sums in float32 round by "
+        fault = "torch.float32", f"{allowed}more than the certificate covers"
+    if any(fault):
+        raise not_allowed("module parameters", *fault)
     return kinds
 
 
@@ -178,9 +172,8 @@ class Functional:
 
         slope = torch.func.grad(total, has_aux=True)
         for size in (2, 3, 16, CHUNK + 1):
-            rows = torch.rand((size, self.features), generator=random, dtype=torch.float64).to(
-                start
-            )
+            shape = size, self.features
+            rows = torch.rand(shape, generator=random, dtype=torch.float64).to(start)
             for row in (0, size // 2, size - 1):
                 alone, batched = slope(start, rows[row, None], 0), slope(start, rows, row)
                 for single, other in zip(alone, batched, strict=True):
@@ -237,40 +230,28 @@ class ModuleClients(Clients):
 
     def values(self, w: Array) -> Floats:
         """Return every client's mean loss at its own model, or at a common one."""
-        mean_losses = []
+        means = []
         for p in range(self.number):
             x, targets = self.part(p)
             flat = like(w if len(w.shape) == 2 else w[p], x)[:, 0]
-            losses = [
-                self.functional.values(flat, x[k : k + 4 * CHUNK], targets[k : k + 4 * CHUNK])
-                for k in range(0, len(x), 4 * CHUNK)
-            ]
-            mean_losses.append(float(import_torch().cat(losses).mean()))
-        return np.array(mean_losses)
+            means.append(float(self.loss.values(self._scores(flat, x), targets).mean()))
+        return np.array(means)
 
     def errors(self, dataset: Dataset, models: Array) -> Floats:
         """Return the test errors of models (A, d, 1); equal ones are computed once."""
-        torch = import_torch()
-        if len(dataset.y_test) == 0:
+        torch, y = import_torch(), dataset.y_test
+        if len(y) == 0:
             return np.full(len(models), math.nan)
         distinct, inverse = torch.unique(models[:, :, 0], dim=0, return_inverse=True)
-        values = np.array([self._error(dataset, flat) for flat in distinct])
-        picked: Floats = values[inverse.cpu().numpy()]
-        return picked
+        x = torch.as_tensor(dataset.x_test).to(models)
+        scores = [to_numpy(self._scores(flat, x)) for flat in distinct]
+        errors = mean_errors(dataset.task, np.stack(scores, axis=1), y)
+        return np.asarray(errors[inverse.cpu().numpy()])
 
-    def _error(self, dataset: Dataset, flat: Array) -> float:
-        torch, wrong = import_torch(), 0.0
-        for k in range(0, len(dataset.y_test), 4 * CHUNK):
-            x = torch.as_tensor(dataset.x_test[k : k + 4 * CHUNK]).to(flat)
-            y = torch.as_tensor(dataset.y_test[k : k + 4 * CHUNK]).to(flat.device)
-            scores = self.functional.scores(flat, x)
-            if dataset.task == "multiclass":
-                wrong += float((scores.argmax(dim=1) != y).sum())
-            elif dataset.task == "binary":
-                wrong += float((torch.sign(scores[:, 0]) != y).sum())
-            else:
-                wrong += float(((scores[:, 0] - y) ** 2).sum())
-        return wrong / len(dataset.y_test)
+    def _scores(self, flat: Array, x: Array) -> Array:
+        """Return the scores of rows, some at a time."""
+        chunks = (x[k : k + 4 * CHUNK] for k in range(0, len(x), 4 * CHUNK))
+        return import_torch().cat([self.functional.scores(flat, chunk) for chunk in chunks])
 
 
 def module_clients(clients: Clients, module: Any, dataset: Dataset, device: str) -> ModuleClients:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from gridpriv.consensus.schedules import GeometricPenalty, Rounds
+from gridpriv.consensus.schedules import GeometricPenalty, Rounds, penalty_numbers
 from gridpriv.core.errors import InputError, check_choice, not_allowed, positive
 from gridpriv.core.files import read_table
 from gridpriv.core.settings import (
@@ -91,17 +91,11 @@ class BudgetedPenalty(GeometricPenalty):
 
 def parse_penalty(text: str) -> BudgetedPenalty:
     """Return the penalty of a number or ``geometric:INITIAL,FACTOR,INTERVAL,MAX[,C]``."""
-    kind, _, rest = text.partition(":")
-    try:
-        numbers = [float(part) for part in (rest if kind == "geometric" else text).split(",")]
-        if kind == "geometric" and len(numbers) in (4, 5) and numbers[2] == int(numbers[2]):
-            return BudgetedPenalty(
-                numbers[0], numbers[1], int(numbers[2]), numbers[3], *numbers[4:]
-            )
-        if kind != "geometric" and len(numbers) == 1:
-            return BudgetedPenalty(numbers[0], most=max(numbers[0], BudgetedPenalty.most))
-    except (ValueError, OverflowError):
-        pass
+    numbers = penalty_numbers(text)
+    if len(numbers) in (4, 5):
+        return BudgetedPenalty(numbers[0], numbers[1], int(numbers[2]), *numbers[3:])
+    if len(numbers) == 1:
+        return BudgetedPenalty(numbers[0], most=max(numbers[0], BudgetedPenalty.most))
     raise not_allowed("penalty", text, "a number or geometric:INITIAL,FACTOR,INTERVAL,MAX[,C]")
 
 
@@ -261,7 +255,7 @@ class Model(Part):
         unset="a tenth of the clients of a round",
     )
     dropouts: int = count(
-        0, ("number of clients that may drop out of a round of a secure sum"), least=0
+        0, "number of clients that may drop out of a round of a secure sum", least=0
     )
     diameter: float = number(
         1.0, "diameter d_X of the set of models in fedspd-dp's step size", positive
@@ -356,11 +350,8 @@ class LearnSettings(Model, Samples, Rounds, Privacy):
         if self.learning_rate is None and self.algorithm == "dp-fedavg":
             raise not_allowed("learning_rate", None, "a positive number with dp-fedavg")
         if self.noise == "secure" and self.algorithm == "dvp":
-            raise not_allowed(
-                "noise",
-                self.noise,
-                "'simulated' with dvp: its certificate needs noise that has a density",
-            )
+            allowed = "'simulated' with dvp: its certificate needs noise that has a density"
+            raise not_allowed("noise", self.noise, allowed)
         if self.noise == "secure" and self.sensitivity == "published":
             raise not_allowed("noise", self.noise, "'simulated' with sensitivity 'published'")
         usual = defaults(LearnSettings)

@@ -276,25 +276,22 @@ def _features(times: Sequence[str], weather: str | None) -> Floats:
     try:
         table = pd.read_csv(weather, dtype={"step": str})
     except (OSError, ValueError) as error:
-        raise InputError(
-            f"weather {weather} cannot be read: {error}; a CSV file with the column step is needed"
-        ) from error
+        needed = "a CSV file with the column step is needed"
+        raise InputError(f"weather {weather} cannot be read: {error}; {needed}") from error
     if "step" not in table or len(table.columns) < 2:
         raise not_allowed("weather", weather, "a CSV file with step and at least one column")
-    steps = table.pop("step").tolist()
+    steps, fault = table.pop("step").tolist(), ""
     table.index = dates_and_times(steps, f"the steps of weather {weather}")
-    if table.index.has_duplicates:
-        repeated = steps[int(table.index.duplicated().argmax())]
-        raise InputError(
-            f"weather {weather} names step {repeated} more than once: give one row each"
-        )
     wanted = dates_and_times(times, "the history's steps")
     missing = wanted[~wanted.isin(table.index)]
-    if len(missing):
-        raise InputError(
-            f"weather {weather} misses {counted(len(missing), 'step')}, such as {missing[0]}: "
-            "give a row for every step"
-        )
+    if table.index.has_duplicates:
+        repeated = steps[int(table.index.duplicated().argmax())]
+        fault = f"names step {repeated} more than once: give one row each"
+    elif len(missing):
+        fault = f"misses {counted(len(missing), 'step')}, such as {missing[0]}"
+        fault += ": give a row for every step"
+    if fault:
+        raise InputError(f"weather {weather} {fault}")
     given = table.loc[wanted].apply(pd.to_numeric, errors="coerce").to_numpy(float)
     if not np.isfinite(given).all():
         raise not_allowed("weather", weather, "a file of finite numbers")

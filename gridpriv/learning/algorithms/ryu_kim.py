@@ -15,7 +15,6 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -28,7 +27,7 @@ from gridpriv.consensus.agent import Agent, AgentRules, Iterate, Minimiser
 from gridpriv.consensus.coordinator import FullyShared, Plan, State, Turn, rounds
 from gridpriv.consensus.messages import Order, Reply
 from gridpriv.consensus.schedules import StepSize, Update
-from gridpriv.consensus.transport import Calls, R, each, exchange
+from gridpriv.consensus.transport import Calls, InProcess, R, each, exchange
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError
 from gridpriv.core.threads import one_blas_thread
@@ -265,7 +264,9 @@ class RyuKim(Algorithm):
         consensus = FullyShared(task.clients.number, task.size)
         agents, state = _resumed_agents(task, self.penalty)
         plan = Plan(settings.rounds, self.step, self.penalty, first=task.checkpoint.rounds + 1)
-        with Threads(agents, settings.workers) as transport:
+        workers = max(1, min(settings.workers, len(agents), os.cpu_count() or 1))
+        with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
+            transport = Threads(agents, pool, workers)
             for turn in rounds(exchange(transport, ClientAgent.round), consensus, state, plan):
                 noise = float(sum(agent.metrics().noise_magnitude for agent in agents))
                 watch(_round_of(agents, turn, task.clients.shape, noise))
@@ -401,7 +402,7 @@ def _assumed_gradient(task: Task, problem: ClientProblem) -> float:
     return pair * math.sqrt(task.size) / problem.count
 
 
-class Threads:
+class Threads(InProcess):
     """Agents of this process on a few threads; results do not depend on their number.
 
     numpy's products leave Python's lock, so two cores can work at once. BLAS is limited to one
@@ -409,28 +410,15 @@ class Threads:
     all BLAS threads. Without the limit a round takes twice as long.
     """
 
-    def __init__(self, agents: Sequence[Any], workers: int) -> None:
-        self._agents = agents
-        self._workers = max(1, min(workers, len(agents), os.cpu_count() or 1))
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Threads:
-        self._stack.enter_context(one_blas_thread())
-        self._pool = self._stack.enter_context(ThreadPoolExecutor(self._workers))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def __init__(self, agents: Sequence[Any], pool: ThreadPoolExecutor, workers: int) -> None:
+        super().__init__(agents)
+        self._pool, self._shares = pool, np.array_split(np.arange(len(agents)), SHARES * workers)
 
     def call_all(self, calls: Calls[R]) -> list[R | Exception]:
         """Return every agent's reply, or its exception."""
-        agents, own = self._agents, each(calls, len(self._agents))
+        agents, own = self.agents, each(calls, len(self.agents))
 
-        def attempted(share: NDArray[np.intp]) -> list[R | Exception]:
+        def answers(share: NDArray[np.intp]) -> list[R | Exception]:
             return [own[i].answer(agents[i]) for i in share]
 
-        shares = np.array_split(np.arange(len(agents)), SHARES * self._workers)
-        return list(chain.from_iterable(self._pool.map(attempted, shares)))
-
-    def close(self) -> None:
-        """Do nothing: leaving the context ends the threads."""
+        return list(chain.from_iterable(self._pool.map(answers, self._shares)))

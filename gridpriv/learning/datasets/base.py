@@ -90,26 +90,21 @@ class Dataset:
 
     def _check_shapes(self, part: str, x: Features, y: Labels) -> None:
         """Raise :class:`InputError` unless features, labels and writers belong together."""
+        writers, fault = self.writer_of, ""
         if x.dtype.kind != "f" or x.ndim != 2 or x.shape[1] == 0:
-            raise InputError(
-                f"{self.name}: {part} features are {x.dtype} of shape {x.shape}, "
-                "floating-point rows of 1 or more columns expected"
-            )
-        if y.shape != x.shape[:1]:
-            raise InputError(
-                f"{self.name}: {len(x)} rows of {part} features but labels of shape {y.shape}"
-                "; give one label per row"
-            )
-        if x.shape[1] != self.features:
-            raise InputError(
-                f"{self.name}: {part} features have {x.shape[1]} columns, those of training "
-                f"{self.features}; give the same columns"
-            )
-        if part == "train" and self.writer_of is not None and self.writer_of.shape != y.shape:
-            raise InputError(
-                f"{self.name}: {len(y)} rows of train features but writers of shape "
-                f"{self.writer_of.shape}; give one writer per row"
-            )
+            fault = f"{part} features are {x.dtype} of shape {x.shape}, "
+            fault += "floating-point rows of 1 or more columns expected"
+        elif y.shape != x.shape[:1]:
+            fault = f"{len(x)} rows of {part} features but labels of shape {y.shape}"
+            fault += "; give one label per row"
+        elif x.shape[1] != self.features:
+            fault = f"{part} features have {x.shape[1]} columns, those of training {self.features}"
+            fault += "; give the same columns"
+        elif part == "train" and writers is not None and writers.shape != y.shape:
+            fault = f"{len(y)} rows of train features but writers of shape {writers.shape}"
+            fault += "; give one writer per row"
+        if fault:
+            raise InputError(f"{self.name}: {fault}")
 
     @property
     def features(self) -> int:
@@ -182,15 +177,9 @@ def check_finite(name: str, part: str, x: Features) -> None:
     with np.errstate(invalid="ignore"):
         if x.size == 0 or (np.isfinite(x.min()) and np.isfinite(x.max())):  # no array is made
             return
-    for start in range(0, len(x), BLOCK):
-        wrong = np.argwhere(~np.isfinite(x[start : start + BLOCK]))
-        if len(wrong):
-            row, column = start + int(wrong[0, 0]), int(wrong[0, 1])
-            raise not_allowed(
-                f"{name} {part} feature of row {row}, column {column}",
-                x[row, column].item(),
-                "a finite number",
-            )
+    row, column = np.argwhere(~np.isfinite(x))[0].tolist()
+    place = f"{name} {part} feature of row {row}, column {column}"
+    raise not_allowed(place, x[row, column].item(), "a finite number")
 
 
 def check_norms(name: str, x: Features, norm: float) -> None:
