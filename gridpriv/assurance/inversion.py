@@ -197,7 +197,9 @@ class ForwardModel:
                 chosen = np.zeros((len(z), int(self.shared.sum())))
                 chosen[self.shared, np.arange(chosen.shape[1])] = 1.0
                 by_gradient.append(solved.response(chosen).T)
-            z, z_by_demand = self._with_observed(z, z_by_demand, record)
+            if self.updates == 1:  # observed values include the noise of earlier rounds
+                z, z_by_demand = z.copy(), z_by_demand.copy()
+                z[self.shared], z_by_demand[self.shared] = record.sent, 0.0
         self.last = z
         return Predicted(
             np.array(sent), np.array(by_demand), np.array(by_gradient) if gradients else None
@@ -217,17 +219,6 @@ class ForwardModel:
             changes = program.by_demand + program.hessian @ z_by_demand - z_by_demand / step
             solved = self._solver.solve(linear, rho + 1.0 / step)
         return solved, solved.z, solved.response(np.asarray(changes))
-
-    def _with_observed(
-        self, z: Floats, z_by_demand: Floats, record: RecordedRound
-    ) -> tuple[Floats, Floats]:
-        """Replace predicted by observed values, which include the noise of earlier rounds."""
-        if self.updates > 1:
-            return z, z_by_demand
-        z, z_by_demand = z.copy(), z_by_demand.copy()
-        z[self.shared] = record.sent
-        z_by_demand[self.shared] = 0.0
-        return z, z_by_demand
 
 
 BINDS = 1e-4  # slack below which a constraint may be active (p.u.)
@@ -385,16 +376,10 @@ class Estimate:
     demand : (2 b,)
     spread : (2 b,)
         Posterior standard deviation at the linearization.
-    misfit : float
-        Root mean square of the residuals y_t - phi_t.
-    rounds : int
-        Number of explained rounds.
     """
 
     demand: Floats
     spread: Floats
-    misfit: float
-    rounds: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -458,7 +443,7 @@ def _shrunk(search: _Search, prior: DemandPrior, result: _Fitted) -> Estimate:
     keep = prior.spread**2 / (spread**2 + doubt * posterior**2)
     demand = np.clip(prior.mean + keep * (result.demand - prior.mean), prior.lower, prior.upper)
     deviation = np.sqrt(keep * hidden + keep**2 * (1.0 + doubt) * posterior**2)
-    return Estimate(demand, np.minimum(deviation, prior.spread), result.misfit, len(residual))
+    return Estimate(demand, np.minimum(deviation, prior.spread))
 
 
 @dataclass(frozen=True, eq=False)

@@ -351,9 +351,14 @@ def compare_learning(
     run = partial(attempted, loader, tuning=plan.tuning)
     resumed = (out / MANIFEST).exists()
 
-    def check(remaining: list[Trial]) -> None:
-        if resumed:
-            _refuse_drawn_again(out, remaining)
+    def check(remaining: list[Trial]) -> None:  # a study on grids has no secure noise
+        given = [trial.settings for trial in remaining if resumed]
+        if any(s.noise == "secure" and s.noise_budget not in NO_BUDGET for s in given):
+            raise InputError(
+                f"{out} has runs with secure noise to do that may have drawn it already, which "
+                "nothing can make again or count: name another folder; what this one released "
+                "stays released"
+            )
 
     def work(remaining: list[Trial], store: Store, advance: engine.Advance) -> None:
         with closing(unordered(run, remaining, jobs)) as outcomes:
@@ -376,19 +381,6 @@ def compare_learning(
 def _data(dataset: Dataset) -> Json:
     """Return the size and the digest of a data set, for a manifest."""
     return {"samples": len(dataset.y_train), "fingerprint": dataset.fingerprint}
-
-
-def _refuse_drawn_again(out: Path, remaining: Sequence[Trial]) -> None:
-    """Refuse lost runs that may have drawn secure noise, as no total could include it.
-
-    (Comparisons on grids have seeds, and so no secure noise.)
-    """
-    given = [trial.settings for trial in remaining]
-    if any(s.noise == "secure" and s.noise_budget not in NO_BUDGET for s in given):
-        raise InputError(
-            f"{out} has runs with secure noise to do that may have drawn it already, which nothing "
-            "can make again or count: name another folder; what this one released stays released"
-        )
 
 
 def attempted(datasets: Datasets, trial: Trial, tuning: Tuning | None = None) -> Tables:

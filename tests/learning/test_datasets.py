@@ -179,7 +179,7 @@ for name, user in {
 for shown in (1.7, -1, 62, 10**30, "3", None, math.nan, math.inf, [1]):
     LEAF_MISTAKES[f"label {shown!r}"] = (
         {"a": GOOD, "b": {"x": [IMAGE, IMAGE], "y": [1, shown]}},
-        rf"writer 'b', label of sample 1 = {shown}: must be an integer 0 to 61"
+        rf"writer 'b', label of row 1 = {shown}: must be a class number 0 to 61"
         if shown in (-1, 62)
         else NO_WRITER,
     )
@@ -206,7 +206,7 @@ def test_leaf_test_files_are_checked_as_well(tmp_path):
     with pytest.raises(InputError, match=r"has images of 1 and of 3 pixels"):
         load_femnist(tmp_path)
     write_leaf(tmp_path, {"a": GOOD}, {"b": {"x": [IMAGE], "y": [62]}})
-    with pytest.raises(InputError, match=r"test/a.json.gz: writer 'b', label of sample 0 = 62"):
+    with pytest.raises(InputError, match=r"test/a.json.gz: writer 'b', label of row 0 = 62"):
         load_femnist(tmp_path)
     write_leaf(tmp_path, {"a": GOOD}, {"b": {"x": [], "y": []}})
     with pytest.raises(InputError, match=r"test: the .json files have no writer with a sample"):

@@ -467,14 +467,14 @@ def test_dual_perturbation_covers_what_the_solver_errs(monkeypatch):
 def test_fedspd_starts_from_what_it_released(monkeypatch, sensitivity):
     """Under ``sound`` other data and the same release give the same next start and dual."""
     starts = []
-    original = fedspd_dp.FedspdDp.local_steps
+    original = fedspd_dp.FedspdDp.local
 
     def watched(self, t, state):
         iterate, _, dual, shown = state
         starts.append(np.concatenate([iterate.ravel(), dual.ravel(), shown.mean(axis=0).ravel()]))
         return original(self, t, state)
 
-    monkeypatch.setattr(fedspd_dp.FedspdDp, "local_steps", watched)
+    monkeypatch.setattr(fedspd_dp.FedspdDp, "local", watched)
     data = neighbours("logistic", "replace-one")[0]
     other = replace(data, x_train=-np.roll(data.x_train, 1, axis=1), y_train=-data.y_train)
     settings = settings_for("fedspd", rounds=2, sensitivity=sensitivity, budget="per-release:1")

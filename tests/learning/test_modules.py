@@ -33,13 +33,14 @@ def clients_of(data, module, clients=3):
 @pytest.mark.parametrize("data", [made.multiclass(), made.binary()])
 def test_a_linear_layer_is_the_linear_model(data, clip):
     """Gradients, losses and errors of Linear without bias are those of the model (J, K)."""
-    module = nn.Linear(data.features, data.outputs, bias=False)
+    outputs = data.classes if data.task == "multiclass" else 1
+    module = nn.Linear(data.features, outputs, bias=False)
     linear, modules = clients_of(data, module)
     random = np.random.default_rng(0)
-    w = random.normal(size=(3, data.features, data.outputs)).astype(data.x_train.dtype)
+    w = random.normal(size=(3, data.features, outputs)).astype(data.x_train.dtype)
     flat = torch.as_tensor(w, dtype=torch.float32).mT.reshape(3, -1, 1)
     expected = linear.gradients(w, clip)
-    gradient = modules.gradients(flat, clip).reshape(3, data.outputs, data.features).mT
+    gradient = modules.gradients(flat, clip).reshape(3, outputs, data.features).mT
     assert np.allclose(to_numpy(gradient), expected, atol=3e-5)
     assert np.allclose(modules.values(flat), linear.values(w), atol=1e-6)
     assert np.allclose(modules.errors(data, flat), linear.errors(data, w))

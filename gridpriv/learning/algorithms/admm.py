@@ -191,15 +191,23 @@ class StarAdmm(Algorithm):
         w = self.xp.mean(each - dual / rho, axis=0)
         return (each, dual - rho * (each - w[None]), w), w, each
 
+    def exact(self, t: int, state: State, perturbed: Array, start: Array | None = None) -> Array:
+        """Return the exact minimizers at (noisy) negative duals.
+
+        They start from the minimizer without the loss, unless ``start`` is given: with noise a
+        client's last model has the error of that noise.
+        """
+        rho = self.settings.penalty.at(t)
+        linear = perturbed - rho * state[2][None]
+        return minimise_locally(self.task, linear, rho, -linear / rho if start is None else start)
+
 
 class Admm(StarAdmm):
     """Algorithm 1; it protects nothing."""
 
     def local(self, t: int, state: State) -> State:
         """Return the exact minimizers."""
-        each, dual, w = state
-        rho = self.settings.penalty.at(t)
-        return (minimise_locally(self.task, -dual - rho * w[None], rho, each),)
+        return (self.exact(t, state, -state[1], state[0]),)
 
 
 class DpAdmm(StarAdmm):
@@ -323,15 +331,8 @@ class Pvp(StarAdmm):
         task.tally.note("a clipped loss of several outputs is not convex: lemma 4 does not hold")
 
     def local(self, t: int, state: State) -> State:
-        """Return the exact minimizers.
-
-        The start is the minimizer without the loss: the client's last model has the error of its
-        noise.
-        """
-        _, dual, w = state
-        rho = self.settings.penalty.at(t)
-        linear = -dual - rho * w[None]
-        return (minimise_locally(self.task, linear, rho, -linear / rho),)
+        """Return the exact minimizers."""
+        return (self.exact(t, state, -state[1]),)
 
     def releases(self, t: int) -> RoundReleases:
         """Return one minimizer per client."""
@@ -364,20 +365,13 @@ class Dvp(StarAdmm):
             )
 
     def local(self, t: int, state: State) -> State:
-        """Return the minimizers under a noisy dual, and that noise.
-
-        They start from the minimizer without the loss: the client's last model has the error of its
-        noise.
-        """
-        each, dual, w = state
-        rho = self.settings.penalty.at(t)
+        """Return the minimizers under a noisy dual, and that noise."""
         # its own stream: the noise for the solver's error uses the first of the round
-        draw = self.task.streams.stream(0, t, 1).normal(size=each.shape)
+        draw = self.task.streams.stream(0, t, 1).normal(size=state[0].shape)
         multiplier = self.task.multiplier if self.split is None else self.split.dual
         scale = (multiplier * self.task.mean_sensitivity())[:, None, None]
-        noise = like(draw * scale, each)
-        linear = noise - dual - rho * w[None]
-        return minimise_locally(self.task, linear, rho, -linear / rho), noise
+        noise = like(draw * scale, state[0])
+        return self.exact(t, state, noise - state[1]), noise
 
     def noise_of(self, sent: Sent) -> Array:
         """Return the noise on the duals."""

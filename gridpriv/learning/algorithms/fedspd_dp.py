@@ -24,7 +24,6 @@ from gridpriv.learning.algorithms.dpsgd import (
     step_multiplier,
     step_sensitivity,
 )
-from gridpriv.learning.clients import Array
 from gridpriv.privacy.accounting import FIXED_SIZE, total_epsilon
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.release import Release
@@ -44,12 +43,7 @@ class FedspdDp(Algorithm):
         return self.clients.start(), none(), none(), none()
 
     def local(self, t: int, state: State) -> State:
-        """Return twice the means of the active clients' iterates, and their last iterates."""
-        last, mean = self.local_steps(t, state)
-        return 2.0 * mean, last
-
-    def local_steps(self, t: int, state: State) -> tuple[Array, Array]:
-        """Return the active clients' last iterates and the means of their Q iterates, (13)."""
+        """Return twice the mean (13) of each active client's iterates, and the last iterates."""
         rho, active = self.settings.penalty.at(1), active_clients(self.task, t)
         gamma, x_0 = proximity(self.task, t, rho), self.xp.mean(state[3], axis=0)
         x, dual = (self.xp.stack([each[int(p)] for p in active]) for each in (state[0], state[2]))
@@ -59,7 +53,7 @@ class FedspdDp(Algorithm):
             free = (gamma * x + public - slope) / (gamma + rho)
             x = self.regularizer.prox(free, 1.0 / (gamma + rho))
             total = total + x
-        return x, total / self.settings.local_updates
+        return 2.0 * (total / self.settings.local_updates), x
 
     def aggregate(self, t: int, state: State, sent: Sent) -> Outcome:
         """Update the state of active clients, and average the last messages of all."""

@@ -111,11 +111,6 @@ class Dataset:
         """J."""
         return int(self.x_train.shape[1])
 
-    @property
-    def outputs(self) -> int:
-        """Columns of the model: K for multiclass, else 1."""
-        return self.classes if self.task == "multiclass" else 1
-
     @cached_property
     def fingerprint(self) -> str:
         """16 hexadecimal digits of a SHA-256 over the arrays and ``norm``.
@@ -206,7 +201,8 @@ def check_labels(name: str, part: str, y: Labels, task: Task, classes: int) -> N
         right, allowed = np.abs(y) <= MOST_TARGET, f"a number within {MOST_TARGET:g}"
     if not right.all():
         row = int(np.flatnonzero(~right)[0])
-        raise not_allowed(f"{name} {part} label of row {row}", y[row].item(), allowed)
+        place = " ".join(filter(None, (name, part, f"label of row {row}")))
+        raise not_allowed(place, y[row].item(), allowed)
 
 
 Indices = NDArray[np.int64]

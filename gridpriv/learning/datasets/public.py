@@ -23,7 +23,15 @@ from numpy.typing import NDArray
 
 from gridpriv.core.errors import InputError, check_choice, not_allowed, whole
 from gridpriv.core.files import LARGEST, read_packed, read_table, read_text
-from gridpriv.learning.datasets.base import Dataset, Dtype, Features, check_sum, clip_rows, need
+from gridpriv.learning.datasets.base import (
+    Dataset,
+    Dtype,
+    Features,
+    check_labels,
+    check_sum,
+    clip_rows,
+    need,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,8 +56,9 @@ def load_mnist(folder: Path, dtype: Dtype = np.float32) -> Dataset:
     x_train, y_train, size = _read_part(paths[0], paths[1], dtype)
     x_test, y_test, test_size = _read_part(paths[2], paths[3], dtype)
     if size != test_size:
+        shown = [" x ".join(map(str, pixels)) for pixels in (test_size, size)]
         raise InputError(
-            f"{paths[2]} has images of {_shown(test_size)} pixels, {paths[0]} of {_shown(size)}"
+            f"{paths[2]} has images of {shown[0]} pixels, {paths[0]} of {shown[1]}"
             ": give images of one size"
         )
     parts = x_train, y_train, x_test, y_test
@@ -67,19 +76,10 @@ def _read_part(
             f"{images} has {len(raw)} images, but {labels} has {len(y)} labels"
             ": use the files of one data set"
         )
-    wrong = np.flatnonzero(y >= MNIST_CLASSES)
-    if len(wrong):
-        row = int(wrong[0])
-        raise not_allowed(
-            f"{labels}: label of row {row}", int(y[row]), f"a class number 0 to {MNIST_CLASSES - 1}"
-        )
+    check_labels(f"{labels}:", "", y, "multiclass", MNIST_CLASSES)
     x = raw.reshape(len(raw), -1).astype(dtype)
     x *= dtype(1.0 / 255.0)  # in place: one copy of the pixels
     return x, y.astype(np.int64), raw.shape[1:]
-
-
-def _shown(size: tuple[int, ...]) -> str:
-    return " x ".join(str(n) for n in size)
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
@@ -208,15 +208,12 @@ def _writer(place: str, user: Any, dtype: Dtype) -> Writer:
         raise not_allowed(
             place, user, "an object of 'x', images of equally many pixels, and 'y', their classes"
         )
-    pixels, classes = ~((x >= 0.0) & (x <= 1.0)), (y < 0) | (y >= FEMNIST_CLASSES)
+    pixels = ~((x >= 0.0) & (x <= 1.0))
     if pixels.any():
         row, pixel = (int(k) for k in np.argwhere(pixels)[0])
         where = f"{place}, sample {row}, pixel {pixel}"
         raise not_allowed(where, x[row, pixel].item(), "a number 0 to 1")
-    if classes.any():
-        row = int(np.argmax(classes))
-        where = f"{place}, label of sample {row}"
-        raise not_allowed(where, y[row].item(), f"an integer 0 to {FEMNIST_CLASSES - 1}")
+    check_labels(f"{place},", "", y, "multiclass", FEMNIST_CLASSES)
     return x.astype(dtype, copy=False), y.astype(np.int64)
 
 
