@@ -37,6 +37,8 @@ from gridpriv.core.files import write_text
 from gridpriv.core.settings import as_flags, check_names, names, settings_of
 from gridpriv.core.text import Json, frame_csv, json_ready, shown
 from gridpriv.learning.algorithms import READS, SPECIFIC
+from gridpriv.learning.datasets import DATASETS, dataset_name, load_dataset
+from gridpriv.learning.datasets.own import is_own, read_rows
 from gridpriv.learning.settings import (
     PRESETS,
     SET_BY_COMPARISON,
@@ -111,7 +113,6 @@ def _dataset(args: argparse.Namespace, settings: LearnSettings) -> Dataset:
 
 def _run(args: argparse.Namespace) -> int:
     from gridpriv.learning.algorithms.base import Checkpoint
-    from gridpriv.learning.datasets import dataset_name
     from gridpriv.privacy.ledger import ledger_identity
     from gridpriv.study.learned import charging, store_learning_run
     from gridpriv.study.run_folder import RUN_FILE
@@ -185,7 +186,6 @@ def _compare(args: argparse.Namespace) -> int:
 
 def _plan(args: argparse.Namespace) -> LearnPlan:
     """Return the plan of the arguments, or of their file."""
-    from gridpriv.learning.datasets import dataset_name
     from gridpriv.study.learned import DELTA, LearnPlan, read_learn_plan
     from gridpriv.study.plan import make_method
 
@@ -282,7 +282,6 @@ def grant_arguments(parser: argparse.ArgumentParser) -> None:
 def grant(args: argparse.Namespace) -> int:
     """Grant a total to every sample (with dp-fedavg: every client) of a data set."""
     from gridpriv.learning.accounting import client_datasets
-    from gridpriv.learning.datasets import dataset_name
     from gridpriv.learning.run import split_for
 
     given = {k: v for k, v in flags.given_settings(args, LearnSettings).items() if k in OF_SAMPLES}
@@ -323,9 +322,6 @@ def predict(args: argparse.Namespace) -> int:
 
 def _prediction_rows(args: argparse.Namespace, model: TrainedModel) -> tuple[Any, Any]:
     """Return rows, and labels by the model's names, or None."""
-    from gridpriv.learning.datasets import DATASETS, dataset_name, load_dataset
-    from gridpriv.learning.datasets.own import is_own, read_rows
-
     known, path = model.description, Path(args.dataset)
     if is_own(path):
         x, y = read_rows(path, known.columns)

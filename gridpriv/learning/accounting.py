@@ -36,10 +36,9 @@ from itertools import chain
 
 import numpy as np
 
-from gridpriv.core.errors import check_choice
 from gridpriv.core.text import Json
 from gridpriv.learning.datasets.base import Dataset, Indices
-from gridpriv.learning.settings import KINDS, Kind, LearnSettings
+from gridpriv.learning.settings import Kind, LearnSettings
 from gridpriv.privacy import ledger_rows
 from gridpriv.privacy.accounting import (
     PURE,
@@ -75,9 +74,6 @@ class SampleAdjacency:
     """
 
     kind: Kind = "replace-one"
-
-    def __post_init__(self) -> None:
-        check_choice("adjacency", self.kind, KINDS)
 
     @property
     def factor(self) -> float:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import InputError, check_choice, missing_extra, not_allowed
+from gridpriv.core.errors import InputError, missing_extra, not_allowed
 from gridpriv.learning.datasets.base import Dataset, Indices, Labels
 
 DEVICES = ("cpu", "cuda", "torch")
@@ -53,7 +53,6 @@ def on_device(x: Array, device: str) -> Array:
 
 def check_device(device: str) -> None:
     """Raise :class:`InputError` if the device cannot be used here."""
-    check_choice("device", device, DEVICES)
     if device != "cpu":
         torch = import_torch(f"--device {device}")
         if device == "cuda" and not torch.cuda.is_available():
@@ -156,8 +155,7 @@ def mean_curved(
     loss: Loss, x: Array, targets: Array, parts: Array, w: Array
 ) -> tuple[Array, Array]:
     """Return the mean gradient, and the mean Hessian in directions U; ``parts`` is X U."""
-    if loss.slopes is None:
-        raise ValueError(f"the {loss.name} loss has no slope of one score")
+    assert loss.slopes is not None
     xp = namespace(x)
     scores = xp.matmul(x, w)
     residual = loss.residual(scores, targets)

@@ -337,6 +337,7 @@ def _expected(
     scheduled = [outcome for outcome in outcomes if outcome is not None]
     gaps = [o.cost - o.optimum for o in scheduled if o.cost is not None and o.optimum is not None]
     pairs = list(zip(outcomes, nothing or (), strict=nothing is not None))
+    compared = [_compared(a, b) for a, b in pairs]
     costs = [(a.cost, b.cost) for a, b in pairs if a is not None and b is not None]
     return Expected(
         method["release"],
@@ -348,8 +349,8 @@ def _expected(
         _range([a - b for a, b in costs if a is not None and b is not None]),
         _range([outcome.shed_mw for outcome in scheduled]),
         _range([outcome.balancing_mw for outcome in scheduled]),
-        sum(_better(a, b) for a, b in pairs) if pairs else None,
-        sum(_better(b, a) for a, b in pairs) if pairs else None,
+        compared.count(1) if pairs else None,
+        compared.count(-1) if pairs else None,
         len(outcomes),
         sum(outcome.ac_feasible for outcome in scheduled),
         len(outcomes) - len(scheduled),
@@ -357,21 +358,19 @@ def _expected(
     )
 
 
-def _at_most(value: float) -> float:
-    """Return the limit up to which a value counts as equal."""
-    return value + SAME_COST * abs(value)
+def _compared(item: Outcome | None, other: Outcome | None) -> int:
+    """Return 1 where an outcome is better than another by more than :data:`SAME_COST`, -1 if worse.
 
-
-def _better(item: Outcome | None, other: Outcome | None) -> bool:
-    """Return True where an outcome is better than another by more than :data:`SAME_COST`."""
+    Otherwise 0.
+    """
     if item is None or other is None:
-        return item is not None
+        return (item is not None) - (other is not None)
     for value, reference in zip(item.severity, other.severity, strict=True):
-        if _at_most(value) < reference:
-            return True
-        if _at_most(reference) < value:
-            return False
-    return False
+        if value + SAME_COST * abs(value) < reference:
+            return 1
+        if reference + SAME_COST * abs(reference) < value:
+            return -1
+    return 0
 
 
 def _range(values: Sequence[float]) -> Range | None:

@@ -525,7 +525,7 @@ def test_disconnected_graph_is_refused(tmp_path):
         with pytest.raises(InputError, match=message):
             make_graph(str(links), 4, 0)
     with pytest.raises(InputError, match="not connected"):
-        check_graph(nx.empty_graph(3), 3)
+        check_graph(nx.empty_graph(3))
     assert nx.is_connected(make_graph("regular:4", 50, 0))
 
 

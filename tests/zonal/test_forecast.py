@@ -19,7 +19,7 @@ from gridpriv.zonal.forecast import (
     Expected,
     Outcome,
     Range,
-    _better,
+    _compared,
     drawn_demand,
     recommended,
 )
@@ -276,9 +276,9 @@ def test_without_costs_solver_dust_decides_nothing_and_balancing_does():
 @pytest.mark.parametrize("cost", [-1000.0, 0.0, 1000.0])
 def test_an_outcome_is_not_better_than_itself(cost):
     first = Outcome(cost, None, 0.0, 0.0)
-    assert not _better(first, first)
-    assert _better(replace(first, cost=cost - 2.0), first)
-    assert not _better(replace(first, cost=cost + 2.0), first)
+    assert _compared(first, first) == 0
+    assert _compared(replace(first, cost=cost - 2.0), first) == 1
+    assert _compared(replace(first, cost=cost + 2.0), first) == -1
 
 
 def test_the_recommendation_states_the_largest_extra_cost_and_that_of_the_safest_release():

@@ -191,8 +191,7 @@ class Task:
         proved : bool
             Whether ``distance`` holds for what is released.
         """
-        if self.rule is None:
-            raise ValueError("a run without noise has no releases")
+        assert self.rule is not None
         multiplier = self.multiplier if multiplier is None else multiplier
         rule = replace(self.rule, multiplier=multiplier, assumed=assumed)
         release = rule.release(Sensitivity(distance, rule.norm, bound_source))
