@@ -302,17 +302,13 @@ def zcdp_total(charges: Mapping[Charge, int]) -> float:
     return math.fsum(n * zcdp_rho(c) for c, n in charges.items())
 
 
-def privacy_certificate(
-    settings: LearnSettings, multiplier: float, tally: Tally, adjacency: str, paper: Json | None
-) -> Json:
+def privacy_certificate(settings: LearnSettings, multiplier: float, tally: Tally) -> Json:
     """Return the ``privacy`` block of a run: every value is that of the worst client.
 
     Parameters
     ----------
     multiplier : float
         Noise over sensitivity according to the budget; shown where nothing was released.
-    paper : dict or None
-        The total of the paper, labelled as such; it certifies nothing.
     """
     tallies = tally.distinct()
     releases = max((sum(t.values()) for t in tallies), default=0)
@@ -327,7 +323,7 @@ def privacy_certificate(
         "perturbation": settings.as_dict()["perturbation"],
         "sensitivity_bound": settings.sensitivity,
         "noise": settings.noise,
-        "adjacency": adjacency,
+        "adjacency": protected(settings.algorithm, settings.adjacency, settings.trust),
         "releases_per_client": releases,
         "per_release": {
             "nominal": _nominal(settings, "per-release"),
@@ -342,7 +338,7 @@ def privacy_certificate(
             "delta": target,
         },
         "zcdp": max(map(zcdp_total, tallies)) if concentrated else None,
-        "published_total": paper,
+        "published_total": ryu_kim_total(settings),
         "sensitivity": [_calibration(p, tally.last[p]) for p in sorted(tally.last)],
         "notes": tally.notes,
     }

@@ -82,7 +82,9 @@ from gridpriv.privacy.sensitivity import Norm, Sensitivity
 
 SHARES: Mapping[str, float] = {"buses": 0.60, "zone": 0.06, "shape": 0.29, "spread": 0.05}
 """Parts of epsilon (docs/decisions/0071-forecast.md)."""
-MOST_SIGNS = 12  # features whose signs are enumerated; above, a bound is used
+MOST_SUMS, BLOCK = 2**26, 2**24
+"""Sums of features, over signs and steps, that are enumerated (for more a bound is used), and that
+are in memory at once."""
 HIDDEN = 4
 LAST_YEAR = 2262
 """Times of pandas end in it."""
@@ -193,11 +195,14 @@ def shape_sensitivity(features: Floats, weights: Floats) -> float:
     count = features.shape[1]
     if count == 0:
         return 0.0
-    if count > MOST_SIGNS:  # |sum_k s_k mean phi_k d|^2 <= K by orthonormality
+    if (
+        len(features) * 2 ** (count - 1) > MOST_SUMS
+    ):  # |sum_k s_k mean phi_k d|^2 <= K by orthonormality
         return math.sqrt(count)
     signs = np.array(list(product((1.0, -1.0), repeat=count - 1)))
-    signed = features[:, 1:] @ signs.T if count > 1 else 0.0
-    return float((weights @ np.abs(features[:, :1] + signed)).max())
+    blocks = np.array_split(signs, math.ceil(len(signs) * len(features) / BLOCK))
+    first, others = features[:, :1], features[:, 1:]
+    return max(float((weights @ np.abs(first + others @ some.T)).max()) for some in blocks)
 
 
 def zone_releases(

@@ -29,13 +29,7 @@ from gridpriv.core.errors import SolverError, not_allowed
 from gridpriv.core.settings import check_names
 from gridpriv.core.text import Json
 from gridpriv.core.threads import one_blas_thread
-from gridpriv.learning.accounting import (
-    Tally,
-    noise_rule,
-    privacy_certificate,
-    protected,
-    ryu_kim_total,
-)
+from gridpriv.learning.accounting import Tally, noise_rule, privacy_certificate
 from gridpriv.learning.algorithms import LINEAR, READS, load_module
 from gridpriv.learning.algorithms.base import (
     WHOLE_BUDGET,
@@ -121,7 +115,8 @@ def learn(
         make_algorithm(task).run(log)
         clients = _client_table(task, log.w)
     rounds = pd.DataFrame(log.rows)
-    described, privacy = _described(original, dataset.clipped, settings.norm), _privacy(task)
+    described = _described(original, dataset.clipped, settings.norm)
+    privacy = privacy_certificate(task.settings, task.multiplier, task.tally)
     solve, total = float(rounds["seconds"].sum()), time.perf_counter() - began
     timing = LearnTiming(load=0.0, build=build, solve=solve, total=total)
     return LearnResult(
@@ -316,12 +311,6 @@ def _client_table(task: Task, w: Floats) -> pd.DataFrame:
             "train_loss": clients.values(w),
         }
     )
-
-
-def _privacy(task: Task) -> Json:
-    settings, paper = task.settings, ryu_kim_total(task.settings)
-    adjacency = protected(settings.algorithm, settings.adjacency, settings.trust)
-    return privacy_certificate(settings, task.multiplier, task.tally, adjacency, paper)
 
 
 CHARGED = "charged"

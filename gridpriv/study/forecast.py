@@ -286,12 +286,12 @@ def _features(times: Sequence[str], weather: str | None) -> Floats:
     missing = wanted[~wanted.isin(table.index)]
     if table.index.has_duplicates:
         repeated = steps[int(table.index.duplicated().argmax())]
-        fault = f"names step {repeated} more than once: give one row each"
+        fault = f"it names step {repeated} more than once; give one row each"
     elif len(missing):
-        fault = f"misses {counted(len(missing), 'step')}, such as {missing[0]}"
-        fault += ": give a row for every step"
+        fault = f"it misses {counted(len(missing), 'step')}, such as {missing[0]}"
+        fault += "; give a row for every step"
     if fault:
-        raise InputError(f"weather {weather} {fault}")
+        raise InputError(f"weather {weather}: {fault}")
     given = table.loc[wanted].apply(pd.to_numeric, errors="coerce").to_numpy(float)
     if not np.isfinite(given).all():
         raise not_allowed("weather", weather, "a file of finite numbers")

@@ -93,7 +93,7 @@ def test_a_run_costs_what_its_worst_client_does():
     tally = Tally()
     tally.charge(0, Charge("gaussian", 10.0), 5)
     tally.charge(1, Charge("gaussian", 10.0), 50)
-    certified = privacy_certificate(made.plain(), 10.0, tally, "x", None)
+    certified = privacy_certificate(made.plain(), 10.0, tally)
     assert certified["releases_per_client"] == 50
     spent = total_epsilon({rounded(Charge("gaussian", 10.0)): 50}, 1e-5)
     assert certified["total"]["epsilon"] == pytest.approx(spent)

@@ -791,7 +791,7 @@ def test_secure_noise_has_the_scale_that_is_charged_and_no_seed(name):
         assert what.kind in ("gaussian", "sampled-gaussian")
         assert what.parameter == pytest.approx(scale / sound, rel=1e-3)
         assert what.parameter <= scale / sound
-    assert privacy_certificate(settings, 0.0, ledger, "x", None)["total"]["epsilon"] <= 2.0
+    assert privacy_certificate(settings, 0.0, ledger)["total"]["epsilon"] <= 2.0
 
 
 @pytest.mark.parametrize("given", [{"algorithm": "dvp"}, {"sensitivity": "published"}])

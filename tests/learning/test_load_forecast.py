@@ -76,7 +76,7 @@ def test_without_noise_it_is_least_squares_on_the_calendar():
     assert forecast.releases == {"zone 0": (), "zone 1": ()}
 
 
-@pytest.mark.parametrize("count", [1, 2, 5, 9])
+@pytest.mark.parametrize("count", [1, 2, 5, 9, 15])
 def test_no_change_of_a_bus_moves_the_shape_further_than_is_stated(count):
     random = np.random.default_rng(2)
     past, weights = random.normal(size=(60, count)), random.dirichlet(np.ones(60))
@@ -89,7 +89,7 @@ def test_no_change_of_a_bus_moves_the_shape_further_than_is_stated(count):
         change = np.sign(features @ np.sign(random.normal(size=features.shape[1])))
         distance = np.abs(features.T @ (weights * change)).sum()
         assert distance <= bound * (1 + 1e-12)
-    assert bound <= math.sqrt(count) * (1 + 1e-12)
+    assert bound <= (0.95 if count == 15 else 1 + 1e-12) * math.sqrt(count)
     assert features.T @ (weights[:, None] * features) == pytest.approx(np.eye(count), abs=1e-9)
 
 
