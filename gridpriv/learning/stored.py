@@ -4,12 +4,12 @@ A model has its weights, the preparation of its rows, and its privacy certificat
 a numpy archive with two arrays: ``weights``, and ``description``, a JSON text. Nothing in it is
 pickled. Under ``--public`` it contains only functions of releases and public data.
 
-An interrupted run continues where it stopped. The file has the start of the next round, the values
-of all rounds, and the identity of the run: settings and data. Noise streams are keyed by round, so
-the interruption does not change the result of a simulated run; its charges are computed again from
-the settings. The file is private. Secure noise differs in every draw, so the file of such a run is
-written before every round. It records how often each round may have been drawn: a lost round counts
-again.
+An interrupted run continues where it stopped. The file has the start of the next round and the
+values of all rounds; the manifest of the folder has the identity of the run. Noise streams are
+keyed by round, so the interruption does not change the result of a simulated run; its charges are
+computed again from the settings. The file is private. Secure noise differs in every draw, so the
+file of such a run is written before every round. It records how often each round may have been
+drawn: a lost round counts again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
-from gridpriv.core.files import DamagedError, make_folder, read_bytes, remove, write_bytes
+from gridpriv.core.files import make_folder, read_bytes, remove, write_bytes
 from gridpriv.core.text import Json, json_ready
 from gridpriv.learning.algorithms import LINEAR, load_module, source_digest
 from gridpriv.learning.algorithms.base import Checkpoint, Round
@@ -304,8 +304,6 @@ class CheckpointWriter:
 
     Attributes
     ----------
-    identity : dict
-        Settings and data that identify a run.
     every : float
         Seconds between two writes; 0 writes every round.
     checkpoint : Checkpoint
@@ -318,7 +316,6 @@ class CheckpointWriter:
     """
 
     folder: Path
-    identity: Json
     every: float = EVERY_SECONDS
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     rows: list[Json] = field(default_factory=list)
@@ -341,7 +338,7 @@ class CheckpointWriter:
         if self.draws is not None:
             self.draws += [0] * (rounds + 1 - len(self.draws))
             self.draws[rounds] += 1
-        entries = {"identity": self.identity, "rounds": rounds, "rows": rows, "drawn": self.draws}
+        entries = {"rounds": rounds, "rows": rows, "drawn": self.draws}
         arrays = {f"state_{k}": to_numpy(array) for k, array in enumerate(state)}
         make_folder(self.folder)
         content = _archive(entries, arrays, save=np.savez)
@@ -354,9 +351,9 @@ class CheckpointWriter:
 
 
 def make_checkpoint_writer(
-    folder: Path, dataset: Dataset, settings: LearnSettings, *, resume: bool, charged: bool = False
+    folder: Path, settings: LearnSettings, *, charged: bool = False
 ) -> CheckpointWriter:
-    """Return the checkpoint writer of a run; with ``resume`` it continues the stored run.
+    """Return the checkpoint writer of a run; it continues the interrupted run of the folder.
 
     As in a run on a grid, every draw counts that may have been seen. A repeated draw of simulated
     noise is the same and counts once, unless a ledger is charged for it (``charged``).
@@ -364,49 +361,23 @@ def make_checkpoint_writer(
     Raises
     ------
     InputError
-        If the folder has an interrupted run and ``resume`` is not set; with it, if that is another
-        run, or damaged.
+        If the state of the interrupted run is damaged.
     """
-    identity = {
-        "settings": settings.as_given(),
-        "dataset": dataset.name,
-        "fingerprint": dataset.fingerprint,
-        "version": version("gridpriv"),
-    }
     counted = (settings.noise == "secure" or charged) and settings.mechanism != "none"
-    checkpoints = CheckpointWriter(
-        folder, identity, 0.0 if counted else EVERY_SECONDS, draws=[] if counted else None
-    )
-    if not (folder / INTERRUPTED_FILE).exists():
+    every, path = 0.0 if counted else EVERY_SECONDS, folder / INTERRUPTED_FILE
+    checkpoints = CheckpointWriter(folder, every, draws=[] if counted else None)
+    if not path.exists():
         return checkpoints
-    if not resume:
-        raise InputError(
-            f"out = {str(folder)!r} holds a run that was interrupted: add --resume to continue "
-            "with it, or name another folder"
-        )
-    try:
-        text, state = _read(folder / INTERRUPTED_FILE)
-    except DamagedError as error:
-        raise InputError(
-            f"{error}: put back a copy of it, or start again in another folder"
-        ) from error
-    for entry, value in identity.items():
-        if text["identity"].get(entry) != value:
-            raise InputError(
-                f"resume = True: must be left out, {folder} holds a run of other {entry}"
-            )
-    checkpoint = Checkpoint(text["rounds"], state)
-    return replace(checkpoints, checkpoint=checkpoint, rows=text["rows"], draws=text["drawn"])
-
-
-def _read(path: Path) -> tuple[Json, tuple[Floats, ...]]:
     try:
         document, arrays = _read_archive(read_bytes(path))
-        if not isinstance(document["identity"], dict) or not isinstance(document["rounds"], int):
-            raise ValueError("no run")
-        return document, tuple(arrays[f"state_{k}"] for k in range(len(arrays)))
+        state = tuple(arrays[f"state_{k}"] for k in range(len(arrays)))
+        checkpoint = Checkpoint(int(document["rounds"]), state)
+        rows, draws = list(document["rows"]), document["drawn"]
     except UNREADABLE as error:
-        raise DamagedError(f"{path} is damaged ({error})") from error
+        raise InputError(
+            f"{path} is damaged ({error}): put back a copy of it, or start again in another folder"
+        ) from error
+    return replace(checkpoints, checkpoint=checkpoint, rows=rows, draws=draws)
 
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)

@@ -492,9 +492,7 @@ def store_learning_run(
         manifest = publish_manifest(manifest)
     with open_store(out, manifest, resume=resume) as store:
         if not store.stored():
-            checkpoints = make_checkpoint_writer(
-                out, dataset, settings, resume=resume, charged=bool(ledger)
-            )
+            checkpoints = make_checkpoint_writer(out, settings, charged=bool(ledger))
             result = run(checkpoints)
             row = _identity(trial) | {"run": "0"}  # a digest covers the seed
             tables = _result_tables(row, result, None)

@@ -54,10 +54,10 @@ def stop_after(rounds):
 def test_every_algorithm_ends_as_if_it_had_not_been_interrupted(tmp_path, algorithm):
     data, settings = made.binary(), settings_of(algorithm)
     whole = learn(data, settings)
-    checkpoints = make_checkpoint_writer(tmp_path, data, settings, resume=False)
+    checkpoints = make_checkpoint_writer(tmp_path, settings)
     with pytest.raises(KeyboardInterrupt):
         learn(data, settings, stop_after(3), checkpoints=checkpoints)
-    again = make_checkpoint_writer(tmp_path, data, settings, resume=True)
+    again = make_checkpoint_writer(tmp_path, settings)
     assert again.checkpoint.rounds == 3
     task, _ = make_task(data, settings)
     every, left = planned(task), planned(replace(task, checkpoint=again.checkpoint))
@@ -91,8 +91,8 @@ def dying_after(monkeypatch, draws):
     return drawn
 
 
-def attempt(folder, data, settings, *, resume):
-    checkpoints = make_checkpoint_writer(folder, data, settings, resume=resume)
+def attempt(folder, data, settings):
+    checkpoints = make_checkpoint_writer(folder, settings)
     with pytest.raises(KeyboardInterrupt):
         learn(data, settings, checkpoints=checkpoints)
 
@@ -101,12 +101,12 @@ def attempt(folder, data, settings, *, resume):
 def test_secure_noise_counts_every_draw_however_often_it_was_lost(tmp_path, monkeypatch, deaths):
     data, settings = made.binary(), settings_of("dpsgd", noise="secure")
     drawn = dying_after(monkeypatch, deaths)
-    for number in range(len(deaths)):
-        attempt(tmp_path, data, settings, resume=number > 0)
+    for _ in deaths:
+        attempt(tmp_path, data, settings)
     rest = learn(
         data,
         settings,
-        checkpoints=make_checkpoint_writer(tmp_path, data, settings, resume=True),
+        checkpoints=make_checkpoint_writer(tmp_path, settings),
     )
     draws = sum(drawn.values())
     assert draws == settings.rounds + len(deaths)
@@ -121,32 +121,26 @@ def test_secure_noise_counts_every_draw_however_often_it_was_lost(tmp_path, monk
 def test_the_state_of_secure_noise_is_on_disk_before_a_round_is_drawn(tmp_path, monkeypatch):
     data, settings = made.binary(), settings_of("dpsgd", noise="secure")
     dying_after(monkeypatch, {1})
-    attempt(tmp_path, data, settings, resume=False)
+    attempt(tmp_path, data, settings)
     content = (tmp_path / INTERRUPTED_FILE).read_bytes()
-    assert make_checkpoint_writer(tmp_path, data, settings, resume=True).draws == [1]
+    assert make_checkpoint_writer(tmp_path, settings).draws == [1]
     (tmp_path / INTERRUPTED_FILE).write_bytes(content[:200])
     with pytest.raises(InputError, match=r"is damaged.* put back a copy of it, or start again"):
-        make_checkpoint_writer(tmp_path, data, settings, resume=True)
+        make_checkpoint_writer(tmp_path, settings)
 
 
-def test_what_is_kept_is_private_and_another_run_is_refused(tmp_path):
+def test_what_is_kept_is_private_and_a_damaged_file_is_refused(tmp_path):
     data, settings = made.binary(), settings_of("dpsgd")
-    checkpoints = make_checkpoint_writer(tmp_path, data, settings, resume=True)
+    checkpoints = make_checkpoint_writer(tmp_path, settings)
     assert checkpoints.checkpoint.rounds == 0
     with pytest.raises(KeyboardInterrupt):
         learn(data, settings, stop_after(2), checkpoints=checkpoints)
     assert (tmp_path / INTERRUPTED_FILE).stat().st_mode & 0o077 == 0
-    with pytest.raises(InputError, match="add --resume to continue"):
-        make_checkpoint_writer(tmp_path, data, settings, resume=False)
-    with pytest.raises(InputError, match="other settings"):
-        make_checkpoint_writer(tmp_path, data, replace(settings, seed=9), resume=True)
-    with pytest.raises(InputError, match="other fingerprint"):
-        make_checkpoint_writer(tmp_path, made.binary(seed=8), settings, resume=True)
     content = (tmp_path / INTERRUPTED_FILE).read_bytes()
     for damaged in (content[:200], b"", b"nothing", content[:-30] + bytes(30)):
         (tmp_path / INTERRUPTED_FILE).write_bytes(damaged)
         with pytest.raises(InputError, match="is damaged"):
-            make_checkpoint_writer(tmp_path, data, settings, resume=True)
+            make_checkpoint_writer(tmp_path, settings)
 
 
 def test_the_command_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
@@ -182,6 +176,12 @@ def test_the_command_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
         assert main(words) == 130
     assert "with --resume goes on from there" in " ".join(capsys.readouterr().err.split())
     assert main(words) == 2
+    assert "add --resume" in capsys.readouterr().err
+    stored_data = (tmp_path / "own.npz").read_bytes()
+    np.savez(tmp_path / "own.npz", x=2 * x, y=np.resize((-1, 1), 40), client=np.arange(40) // 10)
+    assert main([*words, "--resume"]) == 2  # other data
+    (tmp_path / "own.npz").write_bytes(stored_data)
+    assert main([*words, "--resume", "--seed", "9"]) == 2
     assert main([*words, "--resume"]) == 0
     assert not (out / INTERRUPTED_FILE).exists()
     assert main([*words[:-2], str(tmp_path / "other"), "--quiet"]) == 0
