@@ -247,7 +247,7 @@ def test_comparison_refuses_before_the_first_run(tmp_path, given, message):
         (["--tune", "rounds=3,4"], "setting = 'rounds': must be"),
         (["--tune-on", "charged"], "declare one with --tune"),
         (["--tune", "penalty=1,2", "--tune-on", "public:1"], "S above 0, below 1"),
-        (["--study", "x.toml", "--tune-on", "charged"], "--clip, lasso, --algorithms, --tune-on"),
+        (["--study", "x.toml", "--tune-on", "charged"], "lasso, --clip, --algorithms, --tune-on"),
         (["--allow", "anything"], "--allow anything"),
         (["--jobs", "0"], "--jobs 0"),
         (["--seeds", "0"], "--seeds 0: must be a whole number, 1 or more"),
