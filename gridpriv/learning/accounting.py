@@ -373,17 +373,6 @@ def ryu_kim_total(settings: LearnSettings) -> Json | None:
     return {"epsilon": value, "formula": "Ryu and Kim, theorem 4.6 (a lower bound)"}
 
 
-CLIENTS = Protection("client", "clients", (Move("training set", math.inf, "(any other)"),))
-
-
-def protection_of(settings: LearnSettings) -> Protection:
-    """Return the protection of an algorithm's releases, for the comparison with grants."""
-    if settings.algorithm == "dp-fedavg":
-        return CLIENTS
-    move = Move("features and label", math.inf, f"({settings.adjacency})")
-    return Protection("sample", "samples", (move,))
-
-
 def client_datasets(
     dataset: Dataset, parts: Sequence[Indices], settings: LearnSettings
 ) -> tuple[ledger_rows.LedgerDataset, ...]:
@@ -395,17 +384,15 @@ def client_datasets(
         Training rows of every client. A sample is identified by its row and its data, so its budget
         does not depend on the split over clients; other data in its row are refused.
     """
-    protection = protection_of(settings)
-    whole = settings.algorithm == "dp-fedavg"
-    return tuple(
-        ledger_rows.LedgerDataset(
-            str(p + 1),
-            _client(dataset, p, part) if whole else _samples(dataset, part),
-            protection,
-            "client",
-        )
-        for p, part in enumerate(parts)
-    )
+    if settings.algorithm == "dp-fedavg":
+        move, unit = Move("training set", math.inf, "(any other)"), "client"
+        units = [_client(dataset, p, part) for p, part in enumerate(parts)]
+    else:
+        move, unit = Move("features and label", math.inf, f"({settings.adjacency})"), "sample"
+        units = [_samples(dataset, part) for part in parts]
+    protection = Protection(unit, f"{unit}s", (move,))
+    entries = [(str(p), own, protection, "client") for p, own in enumerate(units, start=1)]
+    return tuple(ledger_rows.LedgerDataset(*entry) for entry in entries)
 
 
 def _samples(dataset: Dataset, rows: Indices) -> tuple[Unit, ...]:

@@ -144,16 +144,12 @@ class Functional:
             first += size
         return import_torch().func.functional_call(self.module, parameters, (x,))
 
-    def values(self, flat: Array, x: Array, targets: Array) -> Array:
-        """Return every sample's loss, (m,)."""
-        return self.loss.values(self.scores(flat, x), targets)
-
     def per_sample(self, flat: Array, x: Array, targets: Array) -> Array:
         """Return every sample's gradient, (m, d)."""
         func = import_torch().func
 
         def sample_loss(at: Array, row: Array, target: Array) -> Array:
-            return self.values(at, row[None], target[None])[0]
+            return self.loss.values(self.scores(at, row[None]), target[None])[0]
 
         return func.vmap(func.grad(sample_loss), in_dims=(None, 0, 0))(flat, x, targets)
 

@@ -193,18 +193,13 @@ class Dpsgd(Algorithm):
 
     def __init__(self, task: Task, intercept: float | None = None) -> None:
         super().__init__(task)
-        self.steps = _steps(task)
+        self.steps, self.centres = _steps(task), task.settings.centring == "on"
         self.intercept = float(self.clients.x[0, -1]) if intercept is None else intercept
 
     @cached_property
     def rate(self) -> float:
         """The learning rate."""
         return self.settings.learning_rate or chosen_rate(self.task, self.steps(1))
-
-    @property
-    def centres(self) -> bool:
-        """True where features are centred."""
-        return self.settings.centring == "on"
 
     def start(self) -> State:
         """Return the start of the model, and zeros."""
