@@ -13,7 +13,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,7 @@ from gridpriv.report.contents import (
     released_by_unfinished,
     simulation_caveat,
 )
-from gridpriv.report.panel import Card, Panel, cards, next_steps, panel_messages
+from gridpriv.report.panel import Card, Panel, cards, next_steps, panel_messages, panels_of
 from gridpriv.report.schema import marked
 from gridpriv.report.source import (
     fitting,
@@ -94,7 +94,7 @@ class Report:
 def make_report(study: Study) -> Report:
     """Return the report of a study, or of one run's folder."""
     table = summary(study)
-    tables = contents(study, table)
+    tables, panels = contents(study, table), panels_of(study, table)
 
     def draw() -> Iterable[Section]:
         from gridpriv.report.sections import sections
@@ -104,8 +104,8 @@ def make_report(study: Study) -> Report:
     return Report(
         title=str(study.manifest["title"]),
         question=str(study.manifest["question"]),
-        cards=cards(study, table),
-        messages=tuple(study_messages(study, table)),
+        cards=cards(study, table, panels),
+        messages=tuple(study_messages(study, table, panels)),
         tables=tables,
         draw=draw,
         summary=table,
@@ -113,7 +113,9 @@ def make_report(study: Study) -> Report:
     )
 
 
-def study_messages(study: Study, table: pd.DataFrame) -> list[Message]:
+def study_messages(
+    study: Study, table: pd.DataFrame, panels: Sequence[Panel] | None = None
+) -> list[Message]:
     """Return the messages of a study or run: warnings first, next steps last."""
     if table.empty or (not (table.seeds > 0).any() and study.withheld.empty):
         return [message("no-finished-run", {}), *released_by_unfinished(study)]
@@ -121,16 +123,15 @@ def study_messages(study: Study, table: pd.DataFrame) -> list[Message]:
     if document is not None:
         messages = [*notes(document), *_left_out(study), *_next_of_run(document)]
         return by_severity(messages)
-    if "steps" in study.tables and study.withheld.empty:
-        messages = _of_series(study)
-        panels = []
-    else:
-        panels = list(Panel.all(study, table))
-        messages = [item for panel in panels for item in panel_messages(panel)]
+    messages = _of_series(study) if "steps" in study.tables and study.withheld.empty else []
+    steps: list[Message] = []
+    for panel in panels_of(study, table) if panels is None else panels:
+        own = list(panel_messages(panel))
+        messages += own
+        steps += next_steps(panel, own)
     messages += [*_claims(study), *composition(study), *protections(study), *_left_out(study)]
     if caveat := simulation_caveat(study):
         messages.append(message("caveat", {"caveat": f"{caveat[0].upper()}{caveat[1:]}"}))
-    steps = [step for panel in panels for step in next_steps(panel)]
     chosen = {"settings": LEARNING_SETTINGS} if "adjacency" in study.runs else {}
     steps += _next_secure(*noisy_runs(study).get("mechanism", ()), **chosen) if caveat else []
     return by_severity(messages + list({str(step): step for step in steps}.values()))
@@ -215,14 +216,9 @@ HTML_LINE, PDF_LINE = 134, 145
 """Characters of a table's text that a page of 1280 pixels, and one of A4, is wide enough for."""
 
 
-def template(name: str, **functions: Callable[..., object]) -> Template:
-    """Return a template of the package's; of HTML ones every text is escaped.
-
-    Parameters
-    ----------
-    **functions : callable
-        Names that the template may call or use as filters.
-    """
+@cache
+def template(name: str) -> Template:
+    """Return a template of the package's; of HTML ones every text is escaped."""
     pages = Environment(
         loader=FileSystemLoader(ASSETS),
         autoescape=name.endswith(".html"),
@@ -231,9 +227,18 @@ def template(name: str, **functions: Callable[..., object]) -> Template:
         keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    common = {"slug": slug, "shown": shown, "in_parts": in_parts, "repr": repr, "str": str}
-    pages.filters.update(common | functions)
-    pages.globals.update(common | functions)
+    functions: dict[str, Callable[..., object]] = {
+        "slug": slug,
+        "shown": shown,
+        "in_parts": in_parts,
+        "repr": repr,
+        "str": str,
+        "quoted": quoted,
+        "text": lambda words: f"#{quoted(words)}",  # of Typst, escaped: no commands
+        "widths": typst_widths,
+    }
+    pages.filters.update(functions)
+    pages.globals.update(functions)
     return pages.get_template(name)
 
 
@@ -250,8 +255,8 @@ def to_html(report: Report) -> str:
     def sample(look: Look, name: str) -> Markup:
         return Markup(swatch(look, name))
 
-    page = template("report.html", asset=asset, svg=svg, swatch=sample)
-    return page.render(report=report, line=HTML_LINE)
+    values = {"report": report, "line": HTML_LINE, "asset": asset, "svg": svg, "swatch": sample}
+    return template("report.html").render(values)
 
 
 def to_pdf(report: Report) -> bytes:
@@ -268,16 +273,14 @@ def to_pdf(report: Report) -> bytes:
             path.write_text(svg, encoding="utf-8")
             return path.name
 
-        functions: dict[str, Callable[..., object]] = {
-            "quoted": quoted,
-            "text": lambda words: f"#{quoted(words)}",  # escaped: no commands
-            "widths": typst_widths,
+        values = {
+            "report": report,
+            "line": PDF_LINE,
             "svg": lambda plot, legend: written(to_svg(plot, "figure", legend=legend)),
             "swatch": lambda look: written(swatch(look)),
         }
-        page = template("report.typ", **functions)
         source = root / "report.typ"
-        source.write_text(page.render(report=report, line=PDF_LINE), encoding="utf-8")
+        source.write_text(template("report.typ").render(values), encoding="utf-8")
         return bytes(typst.compile(str(source), font_paths=[fonts()]))
 
 

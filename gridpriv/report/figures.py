@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from pathlib import Path
 from textwrap import wrap
@@ -178,11 +179,20 @@ def looks(names: Sequence[str], *, levels: frozenset[str] = frozenset()) -> Look
 
 def swatch(look: Look, name: str = "") -> str:
     """Return a legend's sample of a series as SVG, its ids unique by ``name``."""
+    return _sample(tuple(look.items())).replace(SAMPLE, slug(name))
+
+
+SAMPLE = "@"
+"""Start of the ids of a sample, which is drawn once for all names."""
+
+
+@cache
+def _sample(look: tuple[tuple[str, Any], ...]) -> str:
     with style.context(STYLE):
         figure = Figure(figsize=(0.4, 0.16), frameon=False)
         figure.set_layout_engine("none")
-        figure.add_artist(Line2D([0.05, 0.5, 0.95], [0.5] * 3, markevery=[1], **look))
-    return _element(figure, name, 'class="swatch" aria-hidden="true"')
+        figure.add_artist(Line2D([0.05, 0.5, 0.95], [0.5] * 3, markevery=[1], **dict(look)))
+    return _element(figure, SAMPLE, 'class="swatch" aria-hidden="true"')
 
 
 def stacked(plots: Sequence[Plot], title: str) -> Figure:

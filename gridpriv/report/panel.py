@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import pandas as pd
@@ -204,15 +204,28 @@ MOST_NAMED = 3
 """Number of methods named in a fact or a message; of more their number is given."""
 
 
-def cards(study: Study, table: pd.DataFrame) -> tuple[Card, ...]:
+def cards(
+    study: Study, table: pd.DataFrame, panels: Sequence[Panel] | None = None
+) -> tuple[Card, ...]:
     """Return the verdict of a run, of a series, or of every panel of a study."""
     document = study.manifest.get("document")
     if document is not None:
         return (run_card(document, study),)
     if "steps" in study.tables and study.withheld.empty:
         return (series_card(study),)
-    panels = [] if table.empty else [p for p in Panel.all(study, table) if len(p.rows)]
+    panels = panels_of(study, table) if panels is None else panels
     return tuple(card for panel in panels if (card := panel.card()).facts)
+
+
+def panels_of(study: Study, table: pd.DataFrame) -> list[Panel]:
+    """Return the panels of a study in order; of one run or a series, which have none, no panel."""
+    if table.empty or study.manifest.get("document") is not None:
+        return []
+    if "steps" in study.tables and study.withheld.empty:
+        return []
+    runs = source.with_cost_of_privacy(source.named_runs(study))
+    groups = table[table.seeds > 0].groupby("panel", sort=False)
+    return [Panel(study, str(name), rows, runs[runs.panel == name]) for name, rows in groups]
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +237,7 @@ class Panel:
     rows : DataFrame
         Of :func:`gridpriv.report.source.summary`, those with finished runs.
     runs : DataFrame
-        The finished runs (:func:`gridpriv.report.source.named_runs`).
+        The finished runs (:func:`gridpriv.report.source.named_runs`), with their costs.
     """
 
     study: Study
@@ -232,29 +245,22 @@ class Panel:
     rows: pd.DataFrame
     runs: pd.DataFrame
 
-    @classmethod
-    def all(cls, study: Study, table: pd.DataFrame) -> Iterator[Panel]:
-        """Yield the panels of a study in order."""
-        runs = source.named_runs(study)
-        for name, rows in table[table.seeds > 0].groupby("panel", sort=False):
-            yield cls(study, str(name), rows, runs[runs.panel == name])
-
-    @property
+    @cached_property
     def budget(self) -> str:
         """The budget at which methods are compared; of a panel without noise, none."""
         return source.reference_budget(self.rows)
 
-    @property
+    @cached_property
     def metric(self) -> source.Metric | None:
         """The value by which methods are ranked."""
         return source.cost_metric(self.rows)
 
-    @property
+    @cached_property
     def compared(self) -> pd.DataFrame:
         """The rows at the budget."""
         return self.rows[self.rows.budget == self.budget]
 
-    @property
+    @cached_property
     def late(self) -> pd.DataFrame:
         """The runs at every budget that have not converged; noise-free ones have own messages."""
         drawn = self.runs.budget.isin(NO_BUDGET) == (self.budget in NO_BUDGET)
@@ -262,7 +268,7 @@ class Panel:
             drawn & (self.runs.get("consensus_residual", math.nan) > CONVERGED_RESIDUAL)
         ]
 
-    @property
+    @cached_property
     def ranked(self) -> pd.DataFrame:
         """The rows of methods with all runs finished and AC-feasible, in order."""
         if self.metric is None:
@@ -271,7 +277,7 @@ class Panel:
         fit &= self.compared.failed == 0
         return self.compared[fit].sort_values(self.metric.key, kind="stable")
 
-    @property
+    @cached_property
     def ranking(self) -> source.Ranking:
         """The methods in order, and those not distinguishable from the lowest."""
         assert self.metric is not None
@@ -540,9 +546,9 @@ def _noise_free_imbalance(panel: Panel, plain: pd.DataFrame) -> Iterator[Message
         )
 
 
-def next_steps(panel: Panel) -> Iterator[Message]:
-    """Yield the next steps."""
-    codes = {m.code for m in panel_messages(panel)}
+def next_steps(panel: Panel, messages: Sequence[Message]) -> Iterator[Message]:
+    """Yield the next steps, by the messages on the panel."""
+    codes = {m.code for m in messages}
     if not codes:
         return
     if codes & {"not-distinguishable", "one-seed"} and panel.budget not in NO_BUDGET:

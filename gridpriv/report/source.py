@@ -376,8 +376,7 @@ def series_names(table: pd.DataFrame) -> list[str]:
 
 def named_runs(study: Study) -> pd.DataFrame:
     """Return the runs that finished, each with its chart and curve."""
-    runs = with_cost_of_privacy(study.runs)
-    done = runs[runs["status"] == "done"]
+    done = study.done
     return done.assign(panel=panel_names(done), series=series_names(done))
 
 

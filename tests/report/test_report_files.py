@@ -93,9 +93,12 @@ def test_the_page_is_well_formed(study_folder: Path) -> None:
         def handle_endtag(self, tag) -> None:
             assert self.open.pop() == tag
 
-    checker = Checker()
-    checker.feed((study_folder / "report.html").read_text())
+    checker, page = Checker(), (study_folder / "report.html").read_text()
+    checker.feed(page)
     assert checker.open == []
+    ids = re.findall(r'\bid="([^"]*)"', page)
+    assert len(ids) == len(set(ids))
+    assert not [name for name in ids if re.search(r"\s", name)], "HTML allows no space in an id"
 
 
 def test_the_workbook_has_numbers_as_numbers_and_units_in_headers(
