@@ -84,10 +84,8 @@ class AreaGrid:
     @staticmethod
     def of(case: Case, dispatch: Dispatch, schedule: Schedule) -> AreaGrid:
         """Return the areas of a schedule on a case, and their limits at a dispatch."""
-        island = islands(case)
-        place = np.stack([island, schedule.zone_of], axis=1)
-        areas, area_of = np.unique(place, axis=0, return_inverse=True)
-        area_of = area_of.reshape(-1)
+        zone_of = schedule.zone_of.astype(np.int64, copy=False).tobytes()
+        island, reference, areas, area_of, admittance = _places(case, zone_of)
         gen_area, count = area_of[case.gen_bus], len(areas)
         upward = np.maximum(case.pmax - dispatch.pg, 0.0)
         downward = np.maximum(dispatch.pg - case.pmin, 0.0)
@@ -98,17 +96,17 @@ class AreaGrid:
         up, down = (_shares(room, gen_area, count) for room in (upward, downward))
         # an area without headroom on one side would regulate there by its other generators
         up, down = np.where(most[gen_area] > 0, up, down), np.where(least[gen_area] > 0, down, up)
-        places = island, _references(case, island), area_of, areas[:, 0]
+        places = island, reference, area_of, areas[:, 0]
         interchange = _area_interchange(schedule, areas, area_of, case)
         bias = _bias(most, least, areas[:, 0], island.max() + 1)
-        parameters = interchange, bus_admittance(case), up, down, most, -least, bias
+        parameters = interchange, admittance, up, down, most, -least, bias
         return AreaGrid(case, dispatch, *places, *parameters)
 
     @cached_property
     def equations(self) -> FlowEquations:
         """The power flow without limits."""
         case, n, count = self.case, self.case.n_bus, len(self.interchange)
-        rows, at, metered = _metered(case, self.area_of, self.admittance)
+        rows, at, metered = _metered(case, self.area_of.tobytes())
         injected, islands = injection(self), np.arange(len(self.reference))
         infinite, areas = np.full(n, np.inf), np.arange(count)
         shape = (count, len(islands))
@@ -167,6 +165,16 @@ class AreaGrid:
     def reactive(self, voltage: Complexes) -> Floats:
         """Return every generator's reactive power, distributed at a bus in proportion to range."""
         return share_reactive(self.case, _reactive_generation(self, voltage))
+
+
+@lru_cache(maxsize=4)
+def _places(case: Case, zone_of: bytes) -> tuple[Ints, Ints, Ints, Ints, sparse.csr_array]:
+    """Return islands, references, areas, the area of every bus, and Y, for all dispatches."""
+    island = islands(case)
+    place = np.stack([island, np.frombuffer(zone_of, dtype=np.int64)], axis=1)
+    areas, area_of = np.unique(place, axis=0, return_inverse=True)
+    references = _references(case, island)
+    return island, references, areas, area_of.reshape(-1), bus_admittance(case)
 
 
 @lru_cache(maxsize=4)
@@ -272,26 +280,25 @@ def _limited(
     return equations, least, most, stays
 
 
-def _metered(
-    case: Case, area_of: Ints, admittance: sparse.csr_array
-) -> tuple[sparse.csr_array, Ints, sparse.csr_array]:
+@lru_cache(maxsize=4)
+def _metered(case: Case, areas: bytes) -> tuple[sparse.csr_array, Ints, sparse.csr_array]:
     """Return admittance rows of buses and tie ends, their buses, and the areas' metering of ends.
 
     A tie line is metered in its middle: an area counts half the flow at its own end less half
     that at the other.
     """
-    y = branch_admittance(case)
+    y, area_of = branch_admittance(case), np.frombuffer(areas, dtype=np.int64)
     k = np.flatnonzero(area_of[case.f_bus] != area_of[case.t_bus])
     number, size = np.arange(2 * len(k)), (2 * len(k), case.n_bus)
     near = np.concatenate([case.f_bus[k], case.t_bus[k]])
     far = np.concatenate([case.t_bus[k], case.f_bus[k]])
     values = np.concatenate([y.ff[k], y.tt[k], y.ft[k], y.tf[k]])
     places = (np.tile(number, 2), np.concatenate([near, far]))
-    areas = np.concatenate([area_of[near], area_of[far]])
+    owner = np.concatenate([area_of[near], area_of[far]])
     ends = sparse.coo_array((values, places), shape=size).tocsr()
-    halves = (np.repeat([0.5, -0.5], len(number)), (areas, np.tile(number, 2)))
+    halves = (np.repeat([0.5, -0.5], len(number)), (owner, np.tile(number, 2)))
     metered = sparse.coo_array(halves, shape=(area_of.max() + 1, len(number))).tocsr()
-    rows = sparse.vstack([admittance, ends], format="csr")
+    rows = sparse.vstack([bus_admittance(case), ends], format="csr")
     return rows, np.concatenate([np.arange(case.n_bus), near]), metered
 
 

@@ -22,7 +22,9 @@ lines. A shunt at one bus of each island makes the matrix regular.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -79,11 +81,24 @@ def part_of(case: Case, buses: Ints, branches: Ints, gens: Ints, **given: Floats
     return SubCase(case_of(case, buses, branches, gens, **given), buses, branches, gens)
 
 
-def live_part(zone: Zone, demand: Floats) -> tuple[SubCase, Bools] | None:
+def live_part(zone: Zone, demand: Floats, **given: Floats) -> tuple[SubCase, Bools] | None:
     """Return the energized part of a zone, and a mask of the zone's own buses in it.
 
-    It has the zone's own demand (pd, qd) only. None for a de-energized zone.
+    It has the zone's own demand (pd, qd) only, and ``given`` fields. None for a de-energized zone.
     """
+    live = energized(zone)
+    if live is None:
+        return None
+    part, own = live
+    pd, qd = np.zeros((2, len(own)))
+    pd[own], qd[own] = demand.reshape(2, -1)[:, np.searchsorted(zone.own, part.buses[own])]
+    fields: dict[str, Any] = {"pd": pd, "qd": qd} | given
+    return replace(part, case=replace(part.case, **fields)), own
+
+
+@lru_cache(maxsize=64)
+def energized(zone: Zone) -> tuple[SubCase, Bools] | None:
+    """Return the energized part of a zone without demand, and the mask as :func:`live_part`."""
     whole = zone.network.case
     deenergized = deenergized_buses(whole)
     if deenergized[zone.own].all():
@@ -91,10 +106,8 @@ def live_part(zone: Zone, demand: Floats) -> tuple[SubCase, Bools] | None:
     buses = zone.buses[~deenergized[zone.buses]]
     branches = zone.branches[~deenergized[whole.f_bus[zone.branches]]]
     gens = zone.gens[~deenergized[whole.gen_bus[zone.gens]]]
-    own = np.isin(buses, zone.own)
-    pd, qd = np.zeros((2, len(own)))
-    pd[own], qd[own] = demand.reshape(2, -1)[:, np.searchsorted(zone.own, buses[own])]
-    return part_of(whole, buses, branches, gens, pd=pd, qd=qd), own
+    none = np.zeros(len(buses))
+    return part_of(whole, buses, branches, gens, pd=none, qd=none), np.isin(buses, zone.own)
 
 
 UNLIMITED_RANGE = 1e6
