@@ -26,16 +26,17 @@ def on_base(case: Case, base_mva: float) -> Case:
     return replace(case, base_mva=base_mva, r=case.r / scale, x=case.x / scale, **changed)
 
 
-def end_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let zones replan once together, and twice in turn."""
-    few = {"MOST_REPLANS": 1, "MOST_PASSES": 2, "MOST_DAMPED": 1}
+def end_early(monkeypatch: pytest.MonkeyPatch, passes: int = 2) -> None:
+    """Let zones replan once together, and a few times in turn."""
+    few = {"MOST_REPLANS": 1, "MOST_PASSES": passes, "MOST_DAMPED": 1}
     few |= {"FIRMNESS_FACTORS": grid_redispatch.FIRMNESS_FACTORS[:1]}
     for name, value in few.items():
         monkeypatch.setattr(grid_redispatch, name, value)
 
 
-def test_a_zone_alone_redispatches_before_it_sheds() -> None:
+def test_a_zone_alone_redispatches_before_it_sheds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Line 6-8 binds in zone 2; 0.99 MW were shed although generation was unused."""
+    end_early(monkeypatch, passes=4)
     settings = make_settings(budget="total:1", beta="10 MW", coordination="central", seed=11)
     case = load_case("case30")
     result = run(case, partition(case, 5), settings)
