@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from threading import get_ident
 from typing import Any
 
 import casadi
@@ -321,7 +322,7 @@ class QuadraticProgram:
         form = self.form()
         compiled = next((each for each in compiled_patterns or () if each.fits(form)), None)
         if compiled is None:
-            compiled = Compiled.of(form)
+            compiled = _compiled(form)
             if compiled_patterns is not None:
                 compiled_patterns.append(compiled)
         low, high = form.low, form.high
@@ -429,6 +430,26 @@ class Compiled:
             options = OPTIONS | STARTS[kind] | self.derivatives
             self.solvers[kind] = casadi.nlpsol("program", "ipopt", self.problem, options)
         return self.solvers[kind]
+
+
+SMALL = 1000
+"""Number of variables up to which compiled programs are kept for other runs of the process."""
+
+
+def _compiled(form: QuadraticForm) -> Compiled:
+    """Return the programs of a form's pattern; small ones are compiled once in a thread."""
+    if form.columns > SMALL:
+        return Compiled.of(form)
+    pattern = (getattr(form, name).astype(np.int64, copy=False).tobytes() for name in PATTERN)
+    return _small(get_ident(), form.rows, form.columns, *pattern)
+
+
+@lru_cache(maxsize=64)
+def _small(thread: int, rows: int, columns: int, *pattern: bytes) -> Compiled:  # noqa: ARG001
+    row, i, j, line, column = (np.frombuffer(part, np.int64) for part in pattern)
+    variables, sides = np.zeros((2, columns)), np.zeros((2, rows))
+    terms: list[Any] = [line, column, np.zeros(len(line)), row, i, j, np.zeros(len(row))]
+    return Compiled.of(QuadraticForm(*variables, *sides, *terms, *variables))
 
 
 def _pattern(shape: tuple[int, int], row: Ints, column: Ints) -> tuple[Any, Ints]:
