@@ -99,6 +99,7 @@ def test_kilowatts_in_a_megawatt_column_are_questioned_and_not_refused(
 STORAGE = "name,bus,p_mw,energy_mwh,soc_percent\nbattery,1,20000,20000,50\n"
 
 
+@pytest.mark.usefixtures("no_replans")
 @pytest.mark.parametrize(
     ("words", "source"),
     [

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from harness import KILLED, How, content, run
 
+from gridpriv.cli import publish as command
 from gridpriv.cli.main import main
 from gridpriv.core import files
 from gridpriv.core.files import read_sealed
@@ -25,6 +26,23 @@ def publish(folder: Path, seed: int, *more: str) -> int:
     return main([*WORDS, *more, "--seed", str(seed), "--out", str(folder / "own.m")])
 
 
+@pytest.fixture
+def drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compute every publication once; its files are written each time."""
+    honest, kept = command._prepared, dict[str, tuple[Any, Any]]()
+
+    def prepared(args: Any, chosen: Any, *given: Any) -> tuple[Any, Any]:
+        key = f"{chosen} {args.series}"
+        if key not in kept:
+            planned, draw = honest(args, chosen, *given)
+            copy = draw(lambda *_: None)
+            kept[key] = planned, lambda _charge: copy
+        return kept[key]
+
+    monkeypatch.setattr(command, "_prepared", prepared)
+
+
+@pytest.mark.usefixtures("drawn_once")
 @pytest.mark.parametrize(
     "how", ["kill", *(pytest.param(how, marks=pytest.mark.slow) for how in ("full", "error"))]
 )

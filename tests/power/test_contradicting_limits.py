@@ -38,6 +38,7 @@ def test_an_error_names_another_command_than_its_own(
         assert ("gridpriv relax bounds what any dispatch can do" in message) is advised
 
 
+@pytest.mark.usefixtures("no_replans")
 @pytest.mark.parametrize(("rate", "code"), [("5", 3), ("0", 0)])
 def test_a_rating_that_contradicts_angle_limits_is_named_as_a_cause(
     tmp_path: Path, rate: str, code: int, capsys: pytest.CaptureFixture[str]
