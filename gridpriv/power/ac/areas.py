@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -151,7 +152,17 @@ class AreaGrid:
     def without_limits(self) -> AreaGrid:
         """The grid whose areas have no limits if they can regulate at all."""
         most = np.where(self.idle, 0.0, np.inf)
-        return replace(self, most=most, least=-most)
+        return self._with(most=most, least=-most)
+
+    def within(self, qmin: Floats, qmax: Floats) -> AreaGrid:
+        """Return the grid with other limits of generators' reactive power."""
+        return self._with(case=replace(self.case, qmin=qmin, qmax=qmax))
+
+    def _with(self, **limits: Any) -> AreaGrid:
+        """Return the grid with other limits, on which its equations do not depend."""
+        grid = replace(self, **limits)
+        vars(grid).update(equations=self.equations, jacobian=self.jacobian)
+        return grid
 
     def regulation(self, area_flow: AreaPowerFlow) -> Floats:
         """Return the regulation of every generator: output less set point."""

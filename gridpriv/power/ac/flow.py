@@ -221,7 +221,7 @@ def _with_one_regulating(grid: AreaGrid, last: AreaPowerFlow) -> AreaPowerFlow |
     for bus in np.unique(case.gen_bus[beyond & (inside[grid.island[case.gen_bus]] == 0)]):
         here = case.gen_bus == bus
         qmin, qmax = np.where(here, -np.inf, case.qmin), np.where(here, np.inf, case.qmax)
-        first = _nearby(replace(grid, case=replace(case, qmin=qmin, qmax=qmax)), last, 0.0)
+        first = _nearby(grid.within(qmin, qmax), last, 0.0)
         if first is not None and (result := _nearby(grid, first, 0.0)) is not None:
             return result
     return None
