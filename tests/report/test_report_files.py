@@ -346,6 +346,7 @@ def test_a_folder_that_cannot_be_read_is_refused_in_one_line(
     assert message in error and error.count("\n") == 1 and str(tmp_path) in error
 
 
+@pytest.mark.usefixtures("no_replans")
 def test_a_series_has_a_report_of_its_steps(tmp_path: Path) -> None:
     (tmp_path / "loads.csv").write_text("step,load_scale\nnight,0.6\nnoon,4\n")
     folder = tmp_path / "out"

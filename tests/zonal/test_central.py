@@ -41,6 +41,7 @@ def test_each_zone_draws_once_and_pays_the_total():
     assert result.physical["ac_feasible"]
 
 
+@pytest.mark.usefixtures("no_replans")
 def test_the_schedule_reads_releases_only():
     """The data are others; the releases are the same, as none is made."""
     case = load_case("case14")

@@ -32,6 +32,7 @@ def scrambled(case):
     return replace(case, pd=generator.permutation(case.pd) + 0.3, qd=generator.permutation(case.qd))
 
 
+@pytest.mark.usefixtures("no_replans")
 def test_nothing_released_reads_no_demand_and_draws_nothing():
     case = load_case("case14")
     here, there = (
