@@ -20,6 +20,12 @@ from gridpriv.core.store import read_study
 from gridpriv.core.threads import VARIABLE
 
 PROGRAM = [sys.executable, "-m", "gridpriv.cli.main"]
+UNPAINTED = (
+    "import sys; from gridpriv.cli import main, run\n"
+    "run._write_copies = lambda _: None\n"
+    "sys.exit(main.main())"
+)
+"""The program without CSV copies and pictures of a run, which take longer than all else."""
 RUN = ["run", "case14", "--rounds", "2", "--solver", "clarabel", "--mechanism", "none"]
 RUN += ["--no-reference"]
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
@@ -130,7 +136,8 @@ def test_names_that_the_locale_does_not_have(tmp_path: Path) -> None:
 def test_closed_standard_streams(closed: str, tmp_path: Path) -> None:
     """Output of a solver must not be written into the file that replaces a closed stream."""
     out = tmp_path / "out"
-    words = [*PROGRAM, *RUN, "--solver", "ipopt", "--out", str(out), "--quiet"]
+    program = [sys.executable, "-c", UNPAINTED]
+    words = [*program, *RUN, "--solver", "ipopt", "--out", str(out), "--quiet"]
     command = f"{shlex.join(words)} {closed}"
     env = os.environ | {"PYTHONPATH": str(Path(entry.__file__).parents[2])}
     done = subprocess.run(
