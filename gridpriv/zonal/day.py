@@ -28,10 +28,11 @@ from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.core.text import Json
 from gridpriv.grid.case import POLYNOMIAL, Case, GenCost
 from gridpriv.grid.chronology import Chronology
-from gridpriv.power.ac.day import DayOptimum, LinearGrid, commitment, day_optimum
+from gridpriv.power.ac.day import GAP, DayOptimum, LinearGrid, commitment, day_optimum
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.joint import NEGLIGIBLE, ZoneBlock, joint_plan, tie_ends
 from gridpriv.power.ac.model import CURTAILMENT_WEIGHT
+from gridpriv.power.ac.state import Dispatch
 from gridpriv.power.ac.zone_redispatch import operating_unit
 from gridpriv.power.objective import cost_at
 from gridpriv.power.schedule import AcSchedule, CentralSchedule
@@ -168,7 +169,8 @@ def plan_day(prepared: Sequence[Prepared], chronology: Chronology) -> DayPlan:
         Where it has switches, a commitment (:func:`gridpriv.power.ac.day.commitment`) takes
         losses and flows from the plan in which all generators run, the next one from the plan of
         the one before. Where a step of a plan sheds more load than with all generators, one more
-        must run in it next, and all of them the second time. The cheapest plan is returned.
+        must run in it next, and all of them the second time; likewise where a commitment repeats
+        and a step costs more. The cheapest plan is returned.
 
     Raises
     ------
@@ -276,20 +278,30 @@ def _committed(optimum: DayOptimum, inputs: Inputs) -> tuple[DayOptimum, Bools]:
         Arguments of :func:`gridpriv.power.ac.day.day_optimum`.
     """
     zones, _, chronology, voll, _ = inputs
-    case, least = zones[0].network.case, None
+    case = zones[0].network.case
     required: dict[int, list[Ints]] = {}
     tried = [(optimum, np.ones((len(optimum.steps), case.n_gen), bool))]
-    for _ in range(COMMITMENTS):
-        optimum, on = tried[-1]
-        plans = [joint_plan(case, blocks) for blocks in optimum.steps]
-        shed = np.array([plan.p_shed.sum() for plan in plans])
-        least = shed if least is None else least
-        for t in np.flatnonzero((shed > least + NEGLIGIBLE) & ~on.all(axis=1)).tolist():
+
+    def extended(on: Bools, plans: Sequence[Dispatch], dear: Bools) -> Bools | None:
+        """Return a new commitment with more units in dear steps; None where it is not new."""
+        for t in np.flatnonzero(dear & ~on.all(axis=1)).tolist():
             off = np.flatnonzero(~on[t])
             required[t] = [off] if t not in required else [*required[t], *off[:, None]]
         rows = [(t, gens) for t, each in required.items() for gens in each]
         running = commitment(case, chronology, LinearGrid.of(case, plans), voll, rows)
-        if any(np.array_equal(running, earlier) for _, earlier in tried):
+        return None if any(np.array_equal(running, each) for _, each in tried) else running
+
+    least = np.array([joint_plan(case, blocks).p_shed.sum() for blocks in optimum.steps])
+    cheap = _step_costs(*tried[0], case, chronology, voll)
+    for _ in range(COMMITMENTS):
+        optimum, on = tried[-1]
+        plans = [joint_plan(case, blocks) for blocks in optimum.steps]
+        shed = np.array([plan.p_shed.sum() for plan in plans])
+        running = extended(on, plans, shed > least + NEGLIGIBLE)
+        if running is None:
+            dear = _step_costs(optimum, on, case, chronology, voll) - cheap > GAP * np.abs(cheap)
+            running = extended(on, plans, dear) if dear.any() else None
+        if running is None:
             break
         tried.append((day_optimum(*inputs, running), running))
     return min(tried, key=lambda plan: _cost(plan[0], plan[1], case, chronology, voll))
@@ -297,16 +309,24 @@ def _committed(optimum: DayOptimum, inputs: Inputs) -> tuple[DayOptimum, Bools]:
 
 def _cost(optimum: DayOptimum, on: Bools, case: Case, chronology: Chronology, voll: float) -> float:
     """Return the cost of a plan in $/h, summed over its steps."""
-    output, _, reserve = _coupled(optimum, case)
     starts = (np.diff(on.astype(int), axis=0) > 0).sum(axis=0)
-    cost = sum(s.start_cost * starts[s.gen] for s in chronology.switches) / chronology.hours
+    begun = sum(s.start_cost * starts[s.gen] for s in chronology.switches) / chronology.hours
+    return float(_step_costs(optimum, on, case, chronology, voll).sum() + begun)
+
+
+def _step_costs(
+    optimum: DayOptimum, on: Bools, case: Case, chronology: Chronology, voll: float
+) -> Floats:
+    """Return the cost of every step of a plan in $/h, without starts."""
+    output, _, reserve = _coupled(optimum, case)
+    unserved = np.maximum(chronology.reserve_required - reserve.sum(axis=2), 0.0).sum(axis=0)
+    for t, plan in enumerate(joint_plan(case, blocks) for blocks in optimum.steps):
+        unserved[t] += plan.p_shed.sum() + CURTAILMENT_WEIGHT * plan.curtailment.sum()
+    held = (chronology.reserve_price[:, None] * reserve).sum(axis=(0, 2))
+    cost = case.base_mva * (voll * unserved + held)
     for t, g in np.argwhere(on).tolist() if case.cost else ():
-        cost += cost_at(case.cost[g], case.base_mva, output[t, g])
-    unserved = np.maximum(chronology.reserve_required - reserve.sum(axis=2), 0.0).sum()
-    for plan in (joint_plan(case, blocks) for blocks in optimum.steps):
-        unserved += plan.p_shed.sum() + CURTAILMENT_WEIGHT * plan.curtailment.sum()
-    held = (chronology.reserve_price * reserve.sum(axis=1)).sum()
-    return float(cost + case.base_mva * (voll * unserved + held))
+        cost[t] += cost_at(case.cost[g], case.base_mva, output[t, g])
+    return np.asarray(cost)
 
 
 def _released(step: Prepared) -> list[Floats]:

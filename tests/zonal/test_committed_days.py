@@ -215,6 +215,8 @@ def test_a_congested_day_costs_what_the_best_schedule_does(tmp_path, seed):
     ("reactive", "scales", "start", "hours", "second"),
     [
         (80, (1, 1), 10, 1.0, [1, 1]),  # losses rise by more than off saves
+        (80, (1, 0.5), 10, 1.0, [1, 0]),  # in the first step alone
+        (80, (0.5, 1, 0.5), 10, 1.0, [0, 1, 0]),
         (50, (1.1, 0.95, 1.1), 30, 1.0, [1, 1, 1]),  # off in the second step saves 15 $
         (50, (1.1, 0.95, 1.1), 25, 2.0, [1, 0, 1]),  # 29 $
         (0, (1.1, 0.95, 1.1), 60, 2.0, [1, 0, 1]),  # 70 $
