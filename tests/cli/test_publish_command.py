@@ -257,7 +257,7 @@ def test_releases_are_charged_and_a_second_case_is_refused(here, capsys) -> None
         (["--out", "own.m", "--release", "nothing"], "must be one of bus"),
         (["--out", "own.m", "--mechanism", "gaussian"], "must be one of knorm"),
         (["--out", "own.m", "--mechanism", "staircase", "--release", "tree"], "staircase"),
-        (["--out", "own.m", "--fidelity", "losses"], "must be one of cost"),
+        (["--out", "own.m", "--fidelity", "losses"], "must be cost"),
         (["--out", "own.m", "--scenarios", "-1"], "scenarios"),
         (["--out", "own.m", "--series", "day.csv", "--scenarios", "2"], "left out with --series"),
         (["--out", "own.m", "--noise", "secure", "--seed", "1"], "secure noise has no seed"),
