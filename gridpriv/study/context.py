@@ -218,7 +218,11 @@ class RunContext:
 
             def store(result: RunResult) -> str | None:
                 timing = replace(result.timing, load=load, total=load + result.timing.total)
-                result = replace(result, timing=timing).including(*earlier)
+                attempts = earlier
+                if run_folder is not None and run_folder.reuses:
+                    used = result.trace.releases
+                    attempts = run_folder.earlier(used).get(0, NO_ATTEMPTS)
+                result = replace(result, timing=timing).including(*attempts)
                 if run_folder is not None:
                     _stored(run_folder, result)
                     self._finish(run_folder)

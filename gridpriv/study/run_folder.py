@@ -133,18 +133,23 @@ class RunFolder:
         done = {run for run, status in self.store.stored().items() if status == "done"}
         return [n for n in range(len(self.runs.steps)) if _run(n) not in done]
 
-    def earlier(self) -> dict[int, tuple[Released, Released]]:
+    def earlier(self, present: Released | None = None) -> dict[int, tuple[Released, Released]]:
         """Return the drawn and the planned releases of earlier attempts, by run.
 
         A repeated draw is no further release.
+
+        Parameters
+        ----------
+        present : mapping of str to mapping of Release to int
+            Of every zone, the stored releases that this attempt has used: it counts them itself.
         """
         rows = _release_rows(read_study(self.store.folder))
         if self._repeats or rows.empty:
             return {}
         attempts = {int(run): of_run.to_dict("records") for run, of_run in rows.groupby("run")}
-        present = int(self.reuses)  # releases of the present attempt among them
+        less = present or {}
         return {
-            n: (_releases(own, less=present), _releases(own, "planned", present))
+            n: (_less(_releases(own), less), _less(_releases(own, "planned"), less))
             for n, own in attempts.items()
         }
 
@@ -163,7 +168,8 @@ class RunFolder:
     def add(self, number: int, result: RunResult, plan: DayPlan | None = None) -> None:
         """Store a run's releases and results; a run that ended early remains to be done."""
         trace, early = result.trace, result.early is not None
-        self._note(number, _drawn_tables(trace.releases, trace.counted, early=early))
+        if not (early and self.reuses):  # all zones stored their releases, of which it used a part
+            self._note(number, _drawn_tables(trace.releases, trace.counted, early=early))
         tables = self._tables(number, result, plan)
         if self.runs.series is None:
             document = result.as_dict(public=self.store.public)
@@ -473,9 +479,9 @@ def _release_rows(study: Study) -> pd.DataFrame:
 
 
 def _releases(
-    rows: Iterable[Mapping[str, Any]], number: str = "count", less: int = 0
+    rows: Iterable[Mapping[str, Any]], number: str = "count"
 ) -> dict[str, Counter[Release]]:
-    """Return the releases of every zone, ``less`` of each kind fewer."""
+    """Return the releases of every zone."""
     norms: Json = {"1": 1, "2": 2}
     kinds = {kind.__name__: kind for kind in MECHANISMS.values()}
     counts: dict[str, Counter[Release]] = {}
@@ -486,4 +492,9 @@ def _releases(
         release = Release(mechanism, sensitivity, row["assumed"])
         if count := row[number]:
             counts.setdefault(row["zone"], Counter())[release] += count
-    return {z: Counter({r: n - less for r, n in own.items()}) for z, own in counts.items()}
+    return counts
+
+
+def _less(releases: Released, part: Released) -> dict[str, Counter[Release]]:
+    """Return releases without a part of them."""
+    return {z: Counter(own) - Counter(part.get(z, {})) for z, own in releases.items()}

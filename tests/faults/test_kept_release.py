@@ -125,6 +125,35 @@ def test_a_release_of_an_earlier_attempt_still_counts(tmp_path: Path) -> None:
     assert json.loads((out / "run.json").read_text())["privacy"]["total_pure"] == pytest.approx(4.0)
 
 
+@pytest.mark.parametrize("used", [0, 1, 2])
+def test_stored_releases_count_where_a_resumed_run_ends_before_it_used_them(
+    used: int, tmp_path: Path
+) -> None:
+    """Three draws before, three stored: a run that read some of the latter states both."""
+    draws, ledger, out = tmp_path / "draws", tmp_path / "l", tmp_path / "out"
+    words = (*RUN, "--noise", "secure", *granted(ledger, 4.001), "--out", str(out))
+    assert run_in_child(words, f"keep {ZONES}", draws) == KILLED
+    assert run_in_child((*words, "--resume"), "redispatch 1", draws) == KILLED
+    read, values = KeptReleases.value, []
+
+    def interrupted(kept: KeptReleases, *place: Any) -> Any:
+        if len(values) == used:
+            raise KeyboardInterrupt
+        values.append(read(kept, *place))
+        return values[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KeptReleases, "value", interrupted)
+        assert main([*words, "--resume", "--quiet"]) == 130
+    for resumed in (False, True):
+        assert not resumed or run_in_child((*words, "--resume"), "", draws) == 0
+        privacy = json.loads((out / "run.json").read_text())["privacy"]
+        assert privacy["total_pure"] == pytest.approx(4.0)
+        of_zones = {row["zone"]: row["total_pure"] for row in privacy["sensitivity"]}
+        assert of_zones == pytest.approx(dict.fromkeys("123", 4.0))
+    assert set(charges_of(ledger).values()) == {2}
+
+
 def test_a_reused_release_gives_the_run_that_was_not_interrupted(tmp_path: Path) -> None:
     draws, words = tmp_path / "draws", (*RUN, "--seed", "7")
     assert main([*words, *granted(tmp_path / "a", 9.0), "--out", str(tmp_path / "A")]) == 0
