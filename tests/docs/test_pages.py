@@ -122,6 +122,21 @@ def test_the_ways_to_add_something_run_in_the_default_suite() -> None:
     assert all(due(page, slow=False) for page in pages)
 
 
+def test_the_files_to_hand_over_have_no_seed(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "consortium.md"
+    (script,) = [block.text for block in blocks(page) if "consortium verify" in block.text]
+    for zone in "123":
+        folder = tmp_path / "trial" / zone
+        (folder / "state").mkdir(parents=True)
+        (folder / "zone.toml").write_text('zone = "1"\nseed = 7\n')
+        for file in ("agreement.json", "state/transcript"):
+            (folder / file).touch()
+    quiet = f"gridpriv() {{ :; }}\n{script}"
+    subprocess.run(["bash", "-euo", "pipefail", "-c", quiet], cwd=tmp_path, check=True)
+    shown = [path.read_text() for path in (tmp_path / "shown").rglob("*.toml")]
+    assert shown == ['zone = "1"\n'] * 3
+
+
 def test_a_decisions_number_is_its_own() -> None:
     numbers = [page.name[:4] for page in PAGES if page.parent.name == "decisions"]
     assert len(set(numbers)) == len(numbers) > 20
