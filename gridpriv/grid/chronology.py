@@ -382,11 +382,11 @@ def _read_reserves(case: Case, path: Path) -> tuple[Floats, Floats, Floats]:
         raise InputError(
             f"{rows.label} has no row of gen {REQUIRED}: what all zones hold together; add it"
         )
-    for name, need, held in zip(amounts, required, most.sum(axis=1), strict=True):
-        if need > held:
+    for name, need, offered in zip(amounts, required, most.sum(axis=1), strict=True):
+        if need > offered:
             raise InputError(
                 f"{rows.label}: gen {REQUIRED}: {name} = {case.base_mva * need:g}: must be at "
-                f"most {case.base_mva * held:g}, the sum over the generators of the list"
+                f"most {case.base_mva * offered:g}, the sum over the generators of the list"
             )
     return most, price, required
 

@@ -141,8 +141,8 @@ class Buses:
             "area": level.map(area.set_index("voltage_level_id")["id"]),
             "substation": station,
         }
-        found = {kind: names.fillna("").tolist() for kind, names in groups.items()}
-        return {kind: [str(name) for name in names] for kind, names in found.items() if any(names)}
+        listed_names = {kind: names.fillna("").tolist() for kind, names in groups.items()}
+        return {kind: list(map(str, names)) for kind, names in listed_names.items() if any(names)}
 
     def table(self) -> Floats:
         """Return MATPOWER's bus table."""
@@ -358,12 +358,12 @@ class Injections:
         vm = pd.Series(elements["target_v"].to_numpy(dtype=float), own.index)
         if remote.any():
             local = elements.get("equivalent_local_target_v", vm * np.nan).to_numpy(dtype=float)
-            found = pd.Series(local, own.index)
+            own_vm = pd.Series(local, own.index)
             if not (local[remote] > 0).all():
                 solved = _solved(self.network).reindex(own.index)
-                found = found.where(found > 0, solved)
-            found = found.where(found > 0, own["vm"])
-            vm = vm.mask(remote & (found > 0).to_numpy(), found)
+                own_vm = own_vm.where(own_vm > 0, solved)
+            own_vm = own_vm.where(own_vm > 0, own["vm"])
+            vm = vm.mask(remote & (own_vm > 0).to_numpy(), own_vm)
         return np.where(controls, vm, 1.0)
 
     def _boundaries(self) -> pd.DataFrame:

@@ -406,8 +406,10 @@ def _reserve_shortage(horizon: Horizon, reserves: list[Json]) -> float | None:
         return None
     required = horizon.series.case.base_mva * horizon.chronology.reserve_required
     by_step = np.array([[row["up_mw"], row["down_mw"]] for row in reserves])
-    held = by_step.reshape(required.shape[1], -1, 2).sum(axis=1)  # rows are in the order of steps
-    return float(np.maximum(required - held.T, 0.0).max())
+    reserve = by_step.reshape(required.shape[1], -1, 2).sum(
+        axis=1
+    )  # rows are in the order of steps
+    return float(np.maximum(required - reserve.T, 0.0).max())
 
 
 def _series_document(

@@ -322,8 +322,8 @@ def _step_costs(
     unserved = np.maximum(chronology.reserve_required - reserve.sum(axis=2), 0.0).sum(axis=0)
     for t, plan in enumerate(joint_plan(case, blocks) for blocks in optimum.steps):
         unserved[t] += plan.p_shed.sum() + CURTAILMENT_WEIGHT * plan.curtailment.sum()
-    held = (chronology.reserve_price[:, None] * reserve).sum(axis=(0, 2))
-    cost = case.base_mva * (voll * unserved + held)
+    reserve_cost = (chronology.reserve_price[:, None] * reserve).sum(axis=(0, 2))
+    cost = case.base_mva * (voll * unserved + reserve_cost)
     for t, g in np.argwhere(on).tolist() if case.cost else ():
         cost[t] += cost_at(case.cost[g], case.base_mva, output[t, g])
     return np.asarray(cost)

@@ -184,8 +184,8 @@ def test_zones_of_different_islands_exchange_nothing(model: str) -> None:
         else:
             assert most[0] == pytest.approx(alone.exchange(seller, buyer)[0], rel=1e-4)
     assert whole.position_range(2) == pytest.approx((0.0, 0.0), abs=1e-6)
-    for one in (0, 1):
-        assert whole.position_range(one) == pytest.approx(alone.position_range(one), rel=1e-4)
+    for number in (0, 1):
+        assert whole.position_range(number) == pytest.approx(alone.position_range(number), rel=1e-4)
     corners = whole.slice(0, 1, 2, 1e3)
     assert corners.sum(axis=1) == pytest.approx(np.zeros(len(corners)), abs=1e-6)
     assert corners[:, 0].max() == pytest.approx(alone.position_range(0)[1], rel=1e-4)

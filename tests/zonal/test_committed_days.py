@@ -242,8 +242,8 @@ def test_the_price_of_reserves_of_the_other_unit_is_weighed(tmp_path, price, sec
     """Off, the second unit saves 11 $/h, but its 5 MW of reserve were free."""
     text = two_buses("200", "0", "50 10").replace("0.0001 0.01", "0.04 0.08")
     text = text.replace("1 100 10 0", "1 100 50 0")
-    held = f"required,5,0,0,0\n1,5,0,{price},0\n2,5,0,0,0\n"
-    result = committed(tmp_path, text, (1, 1), {2: 0}, reserves=held)
+    reserves = f"required,5,0,0,0\n1,5,0,{price},0\n2,5,0,0,0\n"
+    result = committed(tmp_path, text, (1, 1), {2: 0}, reserves=reserves)
     assert result.plan.running[:, 1].astype(int).tolist() == second
 
 
