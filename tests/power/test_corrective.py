@@ -5,7 +5,7 @@ Requests for voltage: receivers and content.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import casadi as ca
 import numpy as np
@@ -18,7 +18,7 @@ from gridpriv import load_case, partition
 from gridpriv.grid.scenarios import Contingency, contingencies
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power import corrective
-from gridpriv.power.ac.grid_redispatch import requests
+from gridpriv.power.ac.grid_redispatch import requests, within_request
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.power.ac.state import Dispatch
 from gridpriv.power.corrective import correct
@@ -143,6 +143,12 @@ def test_pypowsybl_finds_no_limit_passed_after_redispatch_on_the_rts():
     assert none == {"branch:10", "branch:51", "branch:89"}
 
 
+@dataclass(frozen=True)
+class SimpleBands:
+    vmin: np.ndarray
+    vmax: np.ndarray
+
+
 MAP = {1: "a", 2: "a", 5: "a", 3: "c", 4: "b", 7: "b", 9: "b", 6: "d", 8: "f"}
 
 
@@ -154,16 +160,27 @@ def test_a_zone_without_generators_passes_a_request_on():
     state = acopf(case).state
     high = state.vm.copy()
     high[case.index_of[14]] = case.vmax[case.index_of[14]] + 0.004
-    bands = requests(zones, owner_of(case, zones), replace(state, vm=high))
-    helped = {zones[z].name for z in bands}
-    assert helped == {zone.name for zone in zones if len(zone.gens)}
-    for z, (low, most) in bands.items():
-        limited = np.isfinite(most)
-        assert np.isneginf(low).all() and limited.any()
-        np.testing.assert_allclose(most[limited], high[zones[z].buses[limited]] - 0.004)
+    asked = list(requests(zones, owner_of(case, zones), replace(state, vm=high)))
+    assert {zones[z].name for z, *_ in asked} == {zone.name for zone in zones if len(zone.gens)}
+    for z, through, below, above in asked:
+        assert below == -np.inf
+        assert above == pytest.approx(0.004)
+        assert len(np.intersect1d(zones[z].buses, zones[through].buses))
+    forwarding = {zones[through].name for _, through, *_ in asked}
+    assert forwarding == {"b", "e"}
+
+
+def test_a_request_narrows_bands_at_shared_buses_unless_they_would_be_empty():
+    bands = SimpleBands(np.full(3, 0.9), np.full(3, 1.1))
+    shared, vm = np.array([True, True, False]), np.array([1.12, 1.0, 1.12])
+    narrow = within_request(bands, shared, vm, -np.inf, 0.02)
+    np.testing.assert_allclose(narrow.vmax, [1.1, 0.98, 1.1])
+    np.testing.assert_allclose(narrow.vmin, 0.9)
+    below = within_request(bands, shared, np.full(3, 0.88), 0.3, -np.inf)  # 1.18 is above the band
+    np.testing.assert_allclose(below.vmin, 0.9)
 
 
 def test_no_zone_gets_a_request_within_the_bands():
     case = load_case("case14")
     zones = make_zones(make_network(case, IMBALANCE), partition(case, 3))
-    assert requests(zones, owner_of(case, zones), acopf(case).state) == {}
+    assert list(requests(zones, owner_of(case, zones), acopf(case).state)) == []

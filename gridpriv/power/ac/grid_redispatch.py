@@ -1,43 +1,40 @@
 """AC redispatch: the AC state of the whole grid under all zones' plans, and zones' replans.
 
 An AC power flow takes the plans of all zones (:func:`gridpriv.power.ac.flow.ac_flow`). It keeps
-every zone's scheduled interchange within its generators' limits and distributes the rest over the
-headroom of all zones as balancing power. A zone with a violated limit replans. It uses the boundary
-measured at its own ends, its actual interchange, and a linear model of the grid beyond; afterwards
-it keeps the interchange of the replan. Limits then have a price, so that no zone sheds load for a
-violation that its neighbours can correct. From the second replan on, neighbours of zones whose
-voltages stay outside their band replan too, on request. Where load is still shed or a limit
-violated, zones replan one at a time, subject only to the model of the grid beyond. While a zone
-sheds load, zones that curtail generation replan too, for their surplus may serve it. A zone that
-sheds as much as an AC optimum of its true demand does not replan within limits. Where load is shed
-at the end, zones request other tie flows from adjacent zones. Then all zones move their set points
-towards outcomes that shed less but exceed limits, as far as the limits allow: flows and voltages
-change almost linearly in between.
+every zone's interchange within its generators' limits and distributes the rest over the headroom of
+all zones as balancing power. A zone with a violated limit replans. It uses the boundary measured at
+its own ends, its actual interchange, and a linear model of the grid beyond; afterwards it keeps the
+interchange of the replan. Limits then have a price, so that no zone sheds load for a violation that
+its neighbours can correct. From the second replan on, zones adjacent to one whose voltages stay
+outside their band replan too, on request: a zone can only change voltages that its own generators
+reach. Where load is still shed or a limit violated, zones replan one at a time, subject only to the
+model of the grid beyond. While a zone sheds load, zones that curtail generation replan too, for
+their surplus may serve it. A zone that sheds as much as an AC optimum of its true demand does not
+replan within limits. Where load is shed at the end, zones request other tie flows from adjacent
+zones. Then all zones move their set points towards outcomes that shed less but exceed limits, as
+far as the limits allow: flows and voltages change almost linearly in between.
 
-Requests. A zone can only change voltages that its own generators reach. Where its replan leaves a
-voltage outside the band, it requests from its neighbours to change the voltages of the buses that
-both see by as much; a neighbour without generators forwards the request. A zone that sheds load
-because of its branches can only change tie flows that its own generators reach. It then plans
-without the reaction of the grid beyond, at a weight on tie flows that follows from the balancing
-price; the planned flows and tie-end voltages are its request.
+Requests of tie flows. A zone that sheds load because of its branches can only change tie flows that
+its own generators reach. It then plans without the reaction of the grid beyond, at a weight on tie
+flows that follows from the balancing price; the planned flows and tie-end voltages are its request.
 
-Privacy. A request contains the violation of a voltage band, or tie flows and voltages of a zone's
-plan, so it depends on true demand. Like the voltages and flows that neighbours measure at their tie
-lines it belongs to operation, and no certificate covers it (docs/threat-model.md).
+Privacy. A request depends on true demand, and so do a common move and the choice of the best
+outcome. Like the voltages and flows that neighbours measure at their tie lines they belong to
+operation, and no certificate covers them (docs/threat-model.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from gridpriv.core.arrays import Complexes, Floats, Ints, sums_at
+from gridpriv.core.arrays import Bools, Complexes, Floats, Ints, sums_at
 from gridpriv.grid.case import Case
-from gridpriv.grid.network import branch_admittance, branch_flows
+from gridpriv.grid.network import branch_flows
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.model import NOTIONAL_COST
 from gridpriv.power.ac.newton import PowerFlowError
@@ -94,11 +91,14 @@ which they end."""
 RESTART_FACTOR = 10.0
 """Factor on the least severity, and its least value in MW, beyond which a restart ends."""
 MOST_NEAR, MOST_HALVINGS = 8, 6
-"""Number of infeasible outcomes towards which zones move from one that sheds load; halvings of each
-move."""
+"""Number of infeasible outcomes, those of the least severity, towards which zones move from one
+that sheds more; halvings of each move."""
 MOST_REQUESTS, REQUEST_SHARE = 3, 0.05
 """Number of consecutive requests of tie flows. The plans that are the requests have this share of
 the balancing price over c0 as their firmness, so that zones exchange little for a MW not shed."""
+REPLANS = (False, 1.0, MOST_IDLE), (True, 1.0, MOST_IDLE), (True, DAMPED, MOST_IDLE_DAMPED)
+"""Orders of replans, one after the other: True for one zone at a time, length of steps, and number
+of consecutive passes without an improvement that end it."""
 MOST_CUTS = 8
 """Steps of emergency load shedding and curtailment."""
 VIOLATION_SEVERITY = 10.0
@@ -125,6 +125,8 @@ class GridRedispatch:
         Agreed interchange, p.u.; public.
     replans : int
         Number of replans.
+    interchange : (zones,)
+        Interchange that the zones regulate to, p.u.
     """
 
     state: AcState | None
@@ -132,6 +134,7 @@ class GridRedispatch:
     plans: tuple[ZonePlan, ...]
     scheduled: Floats
     replans: int
+    interchange: Floats
 
     @property
     def violations(self) -> tuple[Limit, ...]:
@@ -142,6 +145,11 @@ class GridRedispatch:
     def status(self) -> Status:
         """AC feasibility of the state; infeasible without an AC power flow."""
         return "infeasible" if self.state is None else status(self.violations)
+
+    @property
+    def shed_mw(self) -> float:
+        """Load shedding in MW; infinite without a state."""
+        return np.inf if self.state is None else self.state.shed_mw
 
     @property
     def severity(self) -> float:
@@ -252,7 +260,7 @@ def measured_boundary(
     changes |= _at_ties(zone, state.s_from, state.s_to, state.vm**2)
     if valuation is not None:
         changes["valuation"] = valuation.at(state.voltage[zone.buses], tie_places(zone))
-    return replace(planned, **changes, free=False, reaction=_reaction(zone, state, external))
+    return replace(planned, **changes, reaction=_reaction(zone, state, external))
 
 
 def _tightened(
@@ -301,6 +309,13 @@ def _limits(zone: Zone) -> dict[str, Any]:
     return {name: getattr(case, name)[getattr(zone, of)] for name, of in LIMITS.items()}
 
 
+class Outcomes(NamedTuple):
+    """Outcomes of searches: the best one, and the nearest infeasible ones that shed less."""
+
+    best: GridRedispatch
+    near: tuple[GridRedispatch, ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class _RedispatchSearch:
     """The search for the AC redispatch of a grid.
@@ -315,8 +330,6 @@ class _RedispatchSearch:
         As of :func:`gridpriv.power.zone.owner_of`.
     least_shed : (zones,)
         As of :func:`redispatch_grid`; 0 where it is not known.
-    near : list of GridRedispatch
-        Infeasible outcomes of the least severity so far; shared by copies of the search.
     """
 
     case: Case
@@ -327,24 +340,25 @@ class _RedispatchSearch:
     equivalent: Callable[[int], ExternalEquivalent | None]
     owners: Ints
     least_shed: Floats
-    near: list[GridRedispatch] = field(default_factory=list)
 
     def better(self, *outcomes: GridRedispatch) -> GridRedispatch:
-        """Return the best outcome of different searches, the first of equal ones."""
+        """Return the best outcome, the first of equal ones."""
         return min(outcomes, key=lambda outcome: outcome.order(self.balancing_price))
+
+    def collected(self, known: Outcomes, outcomes: Iterable[GridRedispatch]) -> Outcomes:
+        """Return the best known or new outcome, and the nearest infeasible ones that shed less."""
+        best, near = known
+        for outcome in outcomes:
+            best = self.better(best, outcome)
+            most = np.inf if best.status == "infeasible" else best.shed_mw
+            new = (outcome,) if outcome.status == "infeasible" and outcome not in near else ()
+            less = (other for other in (*near, *new) if other.shed_mw < most)
+            near = tuple(sorted(less, key=lambda other: other.severity)[:MOST_NEAR])
+        return Outcomes(best, near)
 
     def measured(self, z: int, state: AcState, planned: Boundary, gain: float) -> Boundary:
         """Return the measured boundary of the zone at a position."""
         return measured_boundary(self.zones[z], state, planned, self.equivalent(z), gain)
-
-    def plans(
-        self, plans: Sequence[ZonePlan], boundaries: Sequence[Boundary | None], step: float = 1.0
-    ) -> list[ZonePlan]:
-        """Return plans, with those of given zones changed by a share of the new ones' change."""
-        return [
-            old if new is None or not new.solved else old.toward(new, step)
-            for old, new in zip(plans, self.plan(boundaries), strict=True)
-        ]
 
     def redispatched(
         self,
@@ -360,14 +374,36 @@ class _RedispatchSearch:
             dispatch = joint_dispatch(self.case, self.zones, plans)
             state = ac_flow(self.case, dispatch, schedule, previous)
         except PowerFlowError as error:
-            return GridRedispatch(None, str(error), tuple(plans), scheduled, replans)
+            return GridRedispatch(None, str(error), tuple(plans), scheduled, replans, current)
         state = replace(state, deviation=state.interchange - scheduled)
-        outcome = GridRedispatch(state, "", tuple(plans), scheduled, replans)
-        if outcome.status == "infeasible":
-            self.near.append(outcome)
-            self.near.sort(key=lambda item: item.severity)
-            del self.near[MOST_NEAR:]
-        return outcome
+        return GridRedispatch(state, "", tuple(plans), scheduled, replans, current)
+
+    def plans(
+        self, last: GridRedispatch, boundaries: Mapping[int, Boundary], step: float = 1.0
+    ) -> dict[int, ZonePlan]:
+        """Return the plans of zones at boundaries, moved a share of the way to new solutions."""
+        new = enumerate(self.plan([boundaries.get(z) for z in range(len(self.zones))]))
+        return {z: last.plans[z].toward(p, step) for z, p in new if p is not None and p.solved}
+
+    def actual(self, redispatch: GridRedispatch) -> Floats:
+        """Return the actual interchange; of zones that keep theirs, the scheduled one."""
+        if redispatch.state is None or self.agreed[0].reserve is not None:
+            return redispatch.scheduled
+        return redispatch.state.interchange
+
+    def changed(
+        self, last: GridRedispatch, kept: Floats, new: Mapping[int, ZonePlan], step: float = 1.0
+    ) -> GridRedispatch:
+        """Return the AC redispatch with new plans of some zones; ``last`` where there are none.
+
+        ``kept`` is the interchange of the other zones.
+        """
+        current = kept.copy()
+        for z, plan in new.items():
+            if self.agreed[z].reserve is None:
+                current[z] += step * (plan.interchange - current[z])
+        plans = [new.get(z, plan) for z, plan in enumerate(last.plans)]
+        return self.redispatched(last.scheduled, current, plans, last) if new else last
 
     def first(self, start: Sequence[Boundary]) -> GridRedispatch:
         """Return the AC redispatch of every zone's first plan."""
@@ -381,14 +417,10 @@ class _RedispatchSearch:
         Where few of many zones have shed load or a violation, the others keep their plans.
         """
         few = set() if best.state is None else self.affected(best)
-        if best.state is None or not 0 < len(few) <= SHARE_RESTARTED * len(self.zones):
+        if not 0 < len(few) <= SHARE_RESTARTED * len(self.zones):
             return self.first(start)
-        boundaries = [boundary if z in few else None for z, boundary in enumerate(start)]
-        plans, current = list(best.plans), best.state.interchange.copy()
-        for z, new in enumerate(self.plan(boundaries)):
-            if new is not None and new.solved:
-                plans[z], current[z] = new, start[z].interchange
-        return self.redispatched(best.scheduled, current, plans, best)
+        plans = self.plans(best, {z: start[z] for z in few})
+        return self.changed(best, self.actual(best), plans)
 
     def shedding(self, redispatch: GridRedispatch) -> set[int]:
         """Return the zones with shed load on energized islands.
@@ -424,8 +456,10 @@ class _RedispatchSearch:
         return self.is_served(best) and best.generation_cost > cost + COST_INCREASE * abs(cost)
 
 
-def _damped(search: _RedispatchSearch, last: GridRedispatch, *, free: bool) -> GridRedispatch:
-    """Take damped steps of all zones to the agreed interchange; return the best outcome.
+def _damped(
+    search: _RedispatchSearch, last: GridRedispatch, *, free: bool
+) -> Iterator[GridRedispatch]:
+    """Yield the outcomes of damped steps of all zones together, to the agreed interchange.
 
     Where all zones correct their measured violations at once they overshoot, and may end far from
     their cheapest dispatch.
@@ -435,162 +469,123 @@ def _damped(search: _RedispatchSearch, last: GridRedispatch, *, free: bool) -> G
     free : bool
         As of :class:`gridpriv.power.ac.zone_redispatch.Boundary`.
     """
-    boundaries, best, idle = list(search.agreed), None, 0
+    boundaries, best, idle = [replace(b, free=free) for b in search.agreed], None, 0
     for _ in range(MOST_DAMPED):
         if last.state is None or idle == MOST_IDLE_TOGETHER:
             break
         for z, agreed in enumerate(search.agreed):
             measured = search.measured(z, last.state, boundaries[z], DAMPED * GAIN)
-            boundaries[z] = replace(measured, interchange=agreed.interchange, free=free)
-        plans = search.plans(last.plans, boundaries, DAMPED)
-        current = last.state.interchange + DAMPED * (last.scheduled - last.state.interchange)
-        last = search.redispatched(last.scheduled, current, plans, last)
+            boundaries[z] = replace(measured, interchange=agreed.interchange)
+        plans = search.plans(last, dict(enumerate(boundaries)), DAMPED)
+        last = search.changed(last, search.actual(last), plans, DAMPED)
+        yield last
         better = last if best is None else search.better(best, last)
         best, idle = better, 0 if better is last else idle + 1
-    return best or last
 
 
 def _replanned(
-    search: _RedispatchSearch,
-    start: Sequence[Boundary],
-    first: GridRedispatch,
-    interchange: Floats | None = None,
-) -> GridRedispatch:
-    """Replan in zones with a violation or shed load, until replans end.
+    search: _RedispatchSearch, start: Sequence[Boundary], first: GridRedispatch
+) -> Iterator[GridRedispatch]:
+    """Yield an outcome, and those of zones with a violation or shed load that replan from it.
 
-    Zones that then replan one at a time may draw far too much balancing power to serve all load.
-    ``interchange`` is that of the first plans, by default the scheduled one.
+    They replan together, then one at a time where load is shed or the state is not AC-feasible, at
+    last by damped steps. Simultaneous replans assume that other zones do not change, so they need
+    terms on tie flows and voltages to converge. A separate replan uses only the reaction of the
+    grid beyond its ties, and a lower price of interchange deviations.
     """
-    zones, scheduled, boundaries = search.zones, first.scheduled, list(start)
-    interchange = (scheduled if interchange is None else interchange).copy()
-    plans = list(first.plans)
-    best = last = first
-    idle = 0
-    for replans in range(1, MOST_REPLANS + 1):
-        if last.state is None or not (last.violations or search.shedding(last)):
+    best, passes = first, iter(range(MOST_PASSES))
+    yield first
+    for alone, step, most_idle in REPLANS:
+        if alone and search.is_served(best):
             break
-        gain = GAIN if replans > AS_MEASURED else 0.0
-        affected = search.affected(last)
-        changed = {z: search.measured(z, last.state, boundaries[z], gain) for z in affected}
-        for z, band in requests(zones, search.owners, last.state).items() if gain else ():
-            measured = changed.get(z) or search.measured(z, last.state, boundaries[z], gain)
-            changed[z] = within_request(measured, *band)
-        for z, boundary in changed.items():
-            boundaries[z] = boundary
-        plans = search.plans(plans, [changed.get(z) for z in range(len(zones))])
-        for z, boundary in changed.items():
-            if boundary.reserve is None and plans[z].solved:
-                interchange[z] = plans[z].interchange
-        last = search.redispatched(scheduled, interchange, plans, last)
-        idle = 0 if last.severity < (1.0 - IMPROVEMENT) * best.severity else idle + 1
-        if idle:
-            boundaries = _priced(boundaries, PRICE_FACTOR)
-        best = min(best, last, key=lambda outcome: outcome.rank)
-        if idle == MOST_IDLE:
-            break
-    last = _after_emergency(search, interchange, _in_turn(search, start, best))
-    return search.better(last, best)
+        last, idle, boundaries = best, 0, list(_alone(start) if alone else start)
+        for number in passes if alone else range(MOST_REPLANS):
+            if last.state is None or idle == most_idle or not search.affected(last):
+                break
+            before, gain = best.severity, GAIN if alone or number >= AS_MEASURED else 0.0
+            affected = sorted(search.affected(last))
+            for zones in [[z] for z in affected] if alone else [affected]:
+                changed = {z: search.measured(z, last.state, boundaries[z], gain) for z in zones}
+                if gain and not alone:
+                    for z, through, *band in requests(search.zones, search.owners, last.state):
+                        planned = changed.get(z) or search.measured(
+                            z, last.state, boundaries[z], gain
+                        )
+                        shared = np.isin(search.zones[z].buses, search.zones[through].buses)
+                        vm = last.state.vm[search.zones[z].buses]
+                        changed[z] = within_request(planned, shared, vm, *band)
+                for z, boundary in changed.items():
+                    boundaries[z] = boundary
+                new = search.plans(last, changed, step)
+                kept = search.actual(last) if alone else last.interchange
+                after = search.changed(last, kept, new, step)
+                yield after
+                limit = UNDO_FACTOR * max(1.0, best.severity, last.severity)
+                if not alone or after.severity <= limit:
+                    last, best = after, min(best, after, key=lambda outcome: outcome.rank)
+            idle = (
+                0 if min(best.severity, last.severity) < (1.0 - IMPROVEMENT) * before else idle + 1
+            )
+            if idle and not alone:
+                boundaries = _priced(boundaries, PRICE_FACTOR)
+    yield from _after_emergency(search, best)
 
 
-def _requested(search: _RedispatchSearch, best: GridRedispatch) -> GridRedispatch:
-    """Let zones with shed load or a violation request tie flows, which adjacent zones then plan.
+def _requested(search: _RedispatchSearch, best: GridRedispatch) -> Iterator[GridRedispatch]:
+    """Yield outcomes after zones with shed load request tie flows, which adjacent zones then plan.
 
-    Zones that keep their interchange (``Boundary.reserve``) do not.
+    Where both zones of a tie line request, the flow is that of the last one. Zones that keep their
+    interchange (``Boundary.reserve``) request nothing.
     """
-    zones, agreed = search.zones, search.agreed
-    unit = operating_unit(search.case)
-    cost_mw = NOTIONAL_COST if unit is None else unit / search.case.base_mva
+    case, zones, agreed, state = search.case, search.zones, search.agreed, best.state
+    if state is None or agreed[0].reserve is not None:
+        return
+    unit = operating_unit(case)
+    cost_mw = NOTIONAL_COST if unit is None else unit / case.base_mva
     firmness = REQUEST_SHARE * search.balancing_price / cost_mw
-    for _ in range(MOST_REQUESTS):
-        state = best.state
-        if state is None or not search.shedding(best) or agreed[0].reserve is not None:
-            break
-        wishes: list[Boundary | None] = [None] * len(zones)
-        for z in search.affected(best):
-            measured = measured_boundary(zones[z], state, agreed[z], None, GAIN)
-            wishes[z] = _at_flows(measured, firmness, 0.0)
-        wished = search.plans(best.plans, wishes)
-        pairs = zip(best.plans, wished, strict=True)
-        asking = [z for z, (old, new) in enumerate(pairs) if new is not old]
-        if not asking:
-            break
-        adjacent, flows = _planned_tie_flows(search, state, wished, asking)
-        answers: list[Boundary | None] = [None] * len(zones)
-        for z in adjacent:
-            measured = measured_boundary(zones[z], state, agreed[z], None, 0.0)
-            answer = _at_flows(measured, agreed[z].firmness, 1.0)
-            answers[z] = replace(answer, **_at_ties(zones[z], *flows))
-        plans = search.plans(wished, answers)
-        current = state.interchange.copy()
-        for z, (old, new) in enumerate(zip(best.plans, plans, strict=True)):
-            current[z] = current[z] if new is old else new.interchange
-        first = search.redispatched(best.scheduled, current, plans, best)
-        start = [_at_flows(boundary, firmness, 1.0) for boundary in agreed]
-        better = search.better(best, first, _replanned(search, start, first, current))
-        if better is best:
-            break
-        best = better
-    return best
+    soft = [replace(b, valuation=None, firmness=firmness, violation_price=1.0) for b in agreed]
+    wishes = {
+        z: replace(measured_boundary(zones[z], state, soft[z], None, GAIN), violation_price=0.0)
+        for z in search.affected(best)
+    }
+    planned = search.plans(best, wishes)
+    flows, adjacent = (state.s_from.copy(), state.s_to.copy(), state.vm**2), set[int]()
+    for z, plan in planned.items():
+        ties, voltage = tie_branches(zones[z]), state.voltage.copy()
+        voltage[zones[z].buses] = plan.voltage
+        for flow, new in zip(flows, branch_flows(case, voltage), strict=False):
+            flow[ties] = new[ties]
+        flows[2][zones[z].own] = np.abs(voltage[zones[z].own]) ** 2
+        adjacent |= set(search.owners[zones[z].buses].tolist())
+    answers = {}
+    for z in adjacent.difference(planned):
+        measured = measured_boundary(zones[z], state, soft[z], None, 0.0)
+        answers[z] = replace(measured, firmness=agreed[z].firmness, **_at_ties(zones[z], *flows))
+    plans = planned | search.plans(best, answers)
+    yield from _replanned(search, soft, search.changed(best, search.actual(best), plans))
 
 
-def _at_flows(boundary: Boundary, firmness: float, violation_price: float) -> Boundary:
-    """Return a boundary whose tie flows and voltages alone represent the grid beyond."""
-    return replace(
-        boundary,
-        reaction=None,
-        valuation=None,
-        firmness=firmness,
-        violation_price=violation_price,
-    )
+def _moved(
+    search: _RedispatchSearch, begin: GridRedispatch, other: GridRedispatch
+) -> Iterator[GridRedispatch]:
+    """Yield outcomes with all set points moved towards those of an infeasible one that sheds less.
 
-
-def _planned_tie_flows(
-    search: _RedispatchSearch, state: AcState, plans: Sequence[ZonePlan], asking: Sequence[int]
-) -> tuple[set[int], tuple[Complexes, Complexes, Floats]]:
-    """Return the zones adjacent to those asking, and flows at both ends and w as these planned.
-
-    Elsewhere flows and squared voltages w are those of the state. Where both zones of a tie line
-    ask, the last one decides.
+    They violate no more limits. Prices stay those of the plans at which the move begins.
     """
-    case, s_from, s_to, w = search.case, state.s_from.copy(), state.s_to.copy(), state.vm**2
-    y, adjacent = branch_admittance(case), set[int]()
-    for z in asking:
-        zone, ties = search.zones[z], tie_branches(search.zones[z])
-        ends = np.stack([case.f_bus[ties], case.t_bus[ties]])
-        v_f, v_t = plans[z].voltage[np.searchsorted(zone.buses, ends)]
-        s_from[ties] = v_f * np.conj(y.ff[ties] * v_f + y.ft[ties] * v_t)
-        s_to[ties] = v_t * np.conj(y.tf[ties] * v_f + y.tt[ties] * v_t)
-        w[zone.own] = np.abs(plans[z].voltage[np.searchsorted(zone.buses, zone.own)]) ** 2
-        adjacent |= set(search.owners[ends.ravel()].tolist())
-    return adjacent.difference(asking), (s_from, s_to, w)
-
-
-def _moved(search: _RedispatchSearch, best: GridRedispatch) -> GridRedispatch:
-    """Move all zones' set points towards infeasible outcomes that shed less, within the limits.
-
-    Prices stay those of the plans at which the move begins.
-    """
-    kept = search.agreed[0].reserve is not None
-    for other in tuple(search.near):
-        begin, share = best, 0.0
-        if begin.state is None or other.state is None or other.state.shed_mw >= begin.state.shed_mw:
-            continue
-        if not search.shedding(begin) or not all(plan.solved for plan in other.plans):
-            continue
-        change = other.state.interchange - begin.state.interchange
-        for halving in range(1, MOST_HALVINGS + 1):
-            trial = share + 0.5**halving
-            plans = [
-                replace(old.toward(new, trial), p_price=old.p_price, q_price=old.q_price)
-                for old, new in zip(begin.plans, other.plans, strict=True)
-            ]
-            current = begin.scheduled if kept else begin.state.interchange + trial * change
-            after = search.redispatched(begin.scheduled, current, plans, begin)
-            after = replace(after, replans=begin.replans)
-            within = len(after.violations) <= len(begin.violations)
-            if within and search.better(best, after) is after:
-                best, share = after, trial
-    return best
+    best, share = begin, 0.0
+    if other.shed_mw >= begin.shed_mw or not all(plan.solved for plan in other.plans):
+        return
+    current, change = search.actual(begin), search.actual(other) - search.actual(begin)
+    for halving in range(1, MOST_HALVINGS + 1):
+        trial = share + 0.5**halving
+        plans = [
+            replace(old.toward(new, trial), p_price=old.p_price, q_price=old.q_price)
+            for old, new in zip(begin.plans, other.plans, strict=True)
+        ]
+        after = search.redispatched(begin.scheduled, current + trial * change, plans, begin)
+        if len(after.violations) <= len(begin.violations) and search.better(best, after) is after:
+            best, share = replace(after, replans=begin.replans), trial
+            yield best
 
 
 def _priced(boundaries: Sequence[Boundary], factor: float) -> list[Boundary]:
@@ -598,57 +593,16 @@ def _priced(boundaries: Sequence[Boundary], factor: float) -> list[Boundary]:
     return [replace(b, violation_price=factor * b.violation_price) for b in boundaries]
 
 
-def _in_turn(
-    search: _RedispatchSearch, start: Sequence[Boundary], redispatch: GridRedispatch
-) -> GridRedispatch:
-    """Replan in one zone at a time where load is shed or the state is not AC-feasible.
-
-    Simultaneous replans assume that other zones do not change, so they need terms on tie flows and
-    voltages to converge. A separate replan uses only the reaction of the grid beyond its ties, and
-    a lower price of interchange deviations. After full steps without an improvement, damped steps
-    start from the best state.
-    """
-    if search.is_served(redispatch):
-        return redispatch
-    best = last = redispatch
-    priced = _priced(start, PRICE_FACTOR**2)
-    boundaries, step, idle = list(priced), 1.0, 0
-    for _ in range(MOST_PASSES):
-        if last.state is None or not (last.violations or search.shedding(last)):
-            break
-        before = best.severity
-        for z in sorted(search.affected(last)):
-            if search.equivalent(z) is None or last.state is None:
-                continue
-            measured = search.measured(z, last.state, boundaries[z], GAIN)
-            boundaries[z] = replace(measured, free=True, valuation=None)
-            alone = [boundaries[z] if k == z else None for k in range(len(search.zones))]
-            new = search.plan(alone)[z]
-            if new is None or not new.solved:
-                continue
-            plans, current = list(last.plans), last.state.interchange.copy()
-            plans[z] = plans[z].toward(new, step)
-            if boundaries[z].reserve is None:
-                current[z] += step * (new.interchange - current[z])
-            after = search.redispatched(best.scheduled, current, plans, last)
-            if after.severity <= UNDO_FACTOR * max(1.0, best.severity, last.severity):
-                last, best = after, min(best, after, key=lambda outcome: outcome.rank)
-        idle = 0 if best.severity < (1.0 - IMPROVEMENT) * before else idle + 1
-        if step == DAMPED and idle == MOST_IDLE_DAMPED:
-            break
-        if idle == MOST_IDLE:
-            last, boundaries, step, idle = best, list(priced), DAMPED, 0
-    return best
+def _alone(boundaries: Sequence[Boundary]) -> list[Boundary]:
+    """Return the boundaries of zones that replan one at a time."""
+    return [replace(b, free=True, valuation=None) for b in _priced(boundaries, PRICE_FACTOR**2)]
 
 
 def _after_emergency(
-    search: _RedispatchSearch, current: Floats, redispatch: GridRedispatch
-) -> GridRedispatch:
-    """Shed load and curtail generation until no generator is beyond a limit of its output.
-
-    The better outcome is kept.
-    """
-    best, case = redispatch, search.case
+    search: _RedispatchSearch, redispatch: GridRedispatch
+) -> Iterator[GridRedispatch]:
+    """Yield outcomes with load shed and generation curtailed for generators beyond a limit."""
+    case = search.case
     for _ in range(MOST_CUTS):
         state = redispatch.state
         if state is None:
@@ -664,10 +618,10 @@ def _after_emergency(
             q_shed = plan.q_shed + np.where(pd > 0, cut, 0.0) * (qd - plan.q_shed)
             curtailment = plan.curtailment + surplus[zone.own]
             plans.append(replace(plan, p_shed=p_shed, q_shed=q_shed, curtailment=curtailment))
-        after = search.redispatched(redispatch.scheduled, current, plans, redispatch)
+        scheduled, current = redispatch.scheduled, redispatch.interchange
+        after = search.redispatched(scheduled, current, plans, redispatch)
         redispatch = replace(after, replans=redispatch.replans)
-        best = min(best, redispatch, key=lambda outcome: outcome.rank)
-    return best
+        yield redispatch
 
 
 def redispatch_grid(
@@ -717,29 +671,39 @@ def redispatch_grid(
     firsts = [(search.first(start), start) for start in starts]
     firsts.sort(key=lambda item: item[0].order(balancing_price))
     first, agreed = firsts[0]
-    search, best = replace(search, agreed=agreed), first
+    search, outcomes = replace(search, agreed=agreed), Outcomes(first)
     for begin, start in firsts:
-        worth = begin.generation_cost < (1.0 - SAVING) * best.generation_cost
-        if begin is first or worth or not search.is_served(best):
+        worth = begin.generation_cost < (1.0 - SAVING) * outcomes.best.generation_cost
+        if begin is first or worth or not search.is_served(outcomes.best):
             priced = [replace(b, violation_price=1.0) for b in start]
-            best = search.better(best, _replanned(search, priced, begin))
+            outcomes = search.collected(outcomes, _replanned(search, priced, begin))
     restarts = [[replace(b, firmness=k * b.firmness) for b in starts[0]] for k in FIRMNESS_FACTORS]
-    if first.state is None or not search.is_served(best) or search.shedding(first):
+    if first.state is None or not search.is_served(outcomes.best) or search.shedding(first):
         restarts.insert(0, [replace(b, firm=True) for b in starts[0]])
     if len(starts) > 1:
         restarts.append([replace(b, firmness=1.0) for b in starts[-1]])
     for planned, start in (*firsts, *((None, start) for start in restarts)):
+        best = outcomes.best
         if search.is_served(best) and not search.exceeds_cost(best, first):
             return best
         new = planned or search.restarted(start, best)
         if planned or not new.severity > RESTART_FACTOR * best.severity > RESTART_FACTOR**2:
-            best = search.better(best, _replanned(search, start, new))
-    if best.status != "infeasible" and search.shedding(best):
-        best = _moved(search, _requested(search, best))
+            outcomes = search.collected(outcomes, _replanned(search, start, new))
+    if outcomes.best.status != "infeasible" and search.shedding(outcomes.best):
+        for _ in range(MOST_REQUESTS):
+            before, outcomes = (
+                outcomes,
+                search.collected(outcomes, _requested(search, outcomes.best)),
+            )
+            if outcomes.best is before.best or not search.shedding(outcomes.best):
+                break
+        for other in outcomes.near:
+            outcomes = search.collected(outcomes, _moved(search, outcomes.best, other))
     for free in (True, False):
-        if search.exceeds_cost(best, first):
-            best = search.better(best, _damped(search, first if free else best, free=free))
-    return best
+        if search.exceeds_cost(outcomes.best, first):
+            damped = _damped(search, first if free else outcomes.best, free=free)
+            outcomes = search.collected(outcomes, damped)
+    return outcomes.best
 
 
 def joint_dispatch(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan]) -> Dispatch:
@@ -775,57 +739,41 @@ def _turns(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan]) -> Floa
     return turns
 
 
-Bands = dict[int, tuple[Floats, Floats]]
-"""Requested voltage bands (buses,), by zone."""
+def requests(
+    zones: Sequence[Zone], owner: Ints, state: AcState
+) -> Iterator[tuple[int, int, float, float]]:
+    """Yield the requests for voltage support that reach zones with generators.
 
-
-def requests(zones: Sequence[Zone], owner: Ints, state: AcState) -> Bands:
-    """Return the voltage bands that zones request from others.
+    Each has the zone, the zone that forwards it, and by how much the requesting zone's voltages are
+    below and above their bands at most (-inf: not).
 
     Parameters
     ----------
     owner : (n,) int
         As of :func:`gridpriv.power.zone.owner_of`.
     """
-    violation = np.full((2, len(zones)), -np.inf)  # the largest below and above each zone's bands
+    violation = np.full((2, len(zones)), -np.inf)
     for limit in state.violations:
         if limit.kind == "voltage":
             of = int(limit.limit == "upper"), owner[state.case.index_of[int(limit.at)]]
             violation[of] = max(violation[of], limit.amount)
-    bands: Bands = {}
     for requesting in np.flatnonzero(violation.max(axis=0) > 0).tolist():
-        below, above = violation[:, requesting]
-        for z, through in _request_receivers(zones, owner, requesting):
-            buses = zones[z].buses
-            infinite = np.full(len(buses), np.inf)
-            low, high = bands.setdefault(z, (-infinite, infinite))
-            both = np.isin(buses, zones[through].buses)
-            vm = state.vm[buses[both]]
-            low[both] = np.maximum(low[both], vm + below)
-            high[both] = np.minimum(high[both], vm - above)
-    return bands
+        reached, forwarding = {requesting}, [requesting]
+        for through in forwarding:  # grows by zones without generators
+            for z in sorted(set(owner[zones[through].buses].tolist()) - reached):
+                reached.add(z)
+                if len(zones[z].gens):
+                    yield z, through, *violation[:, requesting].tolist()
+                else:
+                    forwarding.append(z)
 
 
-def within_request(boundary: Boundary, low: Floats, high: Floats) -> Boundary:
-    """Return a boundary with its voltage bands narrowed, except where they would be empty."""
-    vmin, vmax = np.maximum(boundary.vmin, low), np.minimum(boundary.vmax, high)
-    empty = vmin > vmax
-    vmin, vmax = np.where(empty, boundary.vmin, vmin), np.where(empty, boundary.vmax, vmax)
+def within_request(
+    boundary: Boundary, shared: Bools, vm: Floats, below: float, above: float
+) -> Boundary:
+    """Return a boundary with narrower voltage bands at shared buses, unless they would be empty."""
+    vmin = np.where(shared, np.maximum(boundary.vmin, vm + below), boundary.vmin)
+    vmax = np.where(shared, np.minimum(boundary.vmax, vm - above), boundary.vmax)
+    fits = vmin <= vmax
+    vmin, vmax = np.where(fits, vmin, boundary.vmin), np.where(fits, vmax, boundary.vmax)
     return replace(boundary, vmin=vmin, vmax=vmax)
-
-
-def _request_receivers(
-    zones: Sequence[Zone], owner: Ints, requesting: int
-) -> Iterator[tuple[int, int]]:
-    """Yield the zones with generators that a request reaches, and the zone that forwards it."""
-    reached, waiting = {requesting}, [requesting]
-    while waiting:
-        through = waiting.pop()
-        for z in np.unique(owner[zones[through].buses]).tolist():
-            if z in reached:
-                continue
-            reached.add(z)
-            if len(zones[z].gens):
-                yield z, through
-            else:
-                waiting.append(z)
