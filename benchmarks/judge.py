@@ -728,6 +728,11 @@ def _more_balancing(match: re.Match[str], facts: Facts) -> str | None:
     return same(match[1], own, 4, 3) or same(match[2], drawn, 4, 3)
 
 
+def _lower_cost(match: re.Match[str], facts: Facts) -> str | None:
+    own, prior = facts["cost"], facts.result.reference.prior_only_cost
+    return same(match[1] or "0", 100.0 * (prior - own) / prior, 2, 2)
+
+
 def _within(_: re.Match[str], facts: Facts) -> str | None:
     """Return the fault of a statement that two costs are within 0.25 %."""
     own, other = facts["cost"], getattr(facts.result.reference, "prior_only_cost", None)
@@ -911,10 +916,13 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         _above_prior_only,
     ),
     (
-        r"The release does not pay: it costs (?:[\d.e+-]+ % less than|as much as) the prior-only "
-        r"baseline \(epsilon = 0\), but draws more balancing power "
-        rf"\({AMOUNT} against {AMOUNT} MW\)",
+        r"The release does not pay: it draws more balancing power than the prior-only baseline "
+        rf"\(epsilon = 0\), {AMOUNT} against {AMOUNT} MW",
         _more_balancing,
+    ),
+    (
+        r"Its cost is (?:([\d.e+-]+) % lower|the same)",
+        _lower_cost,
     ),
     (r"They differ by less than 0\.25 %, so on the relaxation either may be the cheaper", _within),
     (
@@ -1003,8 +1011,8 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         r"^Released: .*$|^Protected: .*$|^Only \S+ demand is protected.*$|"
         r"^The certificate covers changes at power factors .*$|"
         r"^The noise follows the published sensitivity.*$|^nothing of demand is released.*$|"
-        r"^Meters on tie lines reveal .*$|^These zones release no demand, but meters .*$|"
-        r"^Tie lines of a zone show .*$|^Zones keep their scheduled interchange .*$|"
+        r"^Meters on tie lines of .*$|^Without a release, meters on tie lines .*$|"
+        r"^The tie-line flow of a zone follows .*$|^Zones keep their scheduled interchange .*$|"
         r"^Zone \S+ sets aside a quarter .*$|^Zones that set no generation aside.*$|^This run: .*$|"
         r"^no privacy: .*$|secure noise: no seed|^warning: .*$",
         None,

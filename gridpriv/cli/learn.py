@@ -389,7 +389,7 @@ def _print_forecast(document: Json) -> None:
         columns = {"zone": "zone", "mape": "MAPE %", "pinball_mw": "pinball MW"}
         columns |= {"naive_mape": "seasonal-naive MAPE %"}
         columns |= {"naive_pinball_mw": "seasonal-naive pinball MW"}
-        print_records("On the steps left out (private)", columns, document["test"])
+        print_records("On the steps left out (for the data owner only)", columns, document["test"])
     privacy = document["privacy"]
     if privacy["total_pure"] is None:
         say("No noise: the forecast protects nothing.")

@@ -143,7 +143,7 @@ def _defect(error: BaseException) -> str:
     return (
         f"this is a defect of gridpriv or of a plugin: {type(error).__name__} "
         f"({Path(last.filename).name}, line {last.lineno}). Please report it with the command "
-        f"line; {TRACEBACK}=1 shows the traceback, which may hold private values"
+        f"line; {TRACEBACK}=1 shows the traceback, which may hold values for the data owner only"
     )
 
 

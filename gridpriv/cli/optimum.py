@@ -47,7 +47,7 @@ class Relaxation(Scenario):
         Grid,
         "imbalance_weight",
         None,
-        help="weight of the squared imbalance in objective cost",
+        help="weight of the squared imbalance in objective cost, as of gridpriv run",
         unset="none: the balance is a hard constraint",
     )
     solver: str = changed(

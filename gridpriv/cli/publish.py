@@ -97,7 +97,8 @@ class Publishing(Part):
     )
     scenarios: int = count(
         0,
-        "also write N demand scenarios sampled from release and public data, at no further epsilon",
+        "also write N demand scenarios sampled from the release and public data, at no further "
+        "epsilon",
         least=0,
     )
 

@@ -152,7 +152,7 @@ def _check_writing(args: argparse.Namespace) -> None:
     if args.public or args.series is not None:
         other = "--public" if args.public else "--series"
         raise InputError(
-            f"--write stores the set points of one run, which follow from private demand. Drop "
+            f"--write stores the set points of one run, which follow from true demand. Drop "
             f"{other} or --write."
         )
 
@@ -195,7 +195,7 @@ def summarise(document: Json, outages: str = "") -> None:
     if rows := summary.results(document):
         output.print_rows(rows)
     else:
-        output.say("Figures computed from private demand are left out.")
+        output.say("Figures for the data owner only are left out.")
     messages = summary.notes(document)
     for note in messages:
         if note.severity == "warning":  # next to the results that it is about

@@ -200,7 +200,7 @@ def print_summary(table: pd.DataFrame) -> None:
         text = {
             "method": list(rows.series.mask(rows.series == rows.series.shift(), "")),
             "epsilon": [_epsilon(row) for row in rows.itertuples()],
-            "cost of privacy $/h": [amount(x, "$/h") for x in cost],
+            "cost above noise-free $/h": [amount(x, "$/h") for x in cost],
             "95 % +- $/h": [amount(x, "$/h") for x in beyond],
             "shed MW": power["redispatch_shed_mw"],
             "balancing MW": power["balancing_mw"],
@@ -219,7 +219,7 @@ def print_summary(table: pd.DataFrame) -> None:
         )
     if len(deltas := table.target_delta.dropna().unique()):
         at = " or ".join(f"{delta:g}" for delta in deltas)
-        output.say(f"epsilon: total at delta = {at}; of: budget, where it is not used up")
+        output.say(f"epsilon: total at delta = {at}; 'X of E': a total of X at budget E")
     if table.cost_of_privacy.notna().any():
         output.say(output.worded("compare-cost-of-privacy"))
     output.say(output.worded("compare-balancing"))

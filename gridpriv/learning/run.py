@@ -461,7 +461,7 @@ def split_public_rows(dataset: Dataset, share: float, seed: int) -> tuple[Datase
     cut = max(2, round(share * len(rows)))
     train, test_rows, private_rows = rows[: cut // 2], rows[cut // 2 : cut], np.sort(rows[cut:])
     if len(private_rows) == 0:
-        raise not_allowed("tune-on", f"public:{share:g}", "a share that leaves private rows")
+        raise not_allowed("tune-on", f"public:{share:g}", "a share that leaves rows to protect")
     private, public = dataset.take(private_rows), dataset.take(np.sort(train))
     judged = replace(public, x_test=dataset.x_train[test_rows], y_test=dataset.y_train[test_rows])
     return private, judged, len(train) / len(private_rows)

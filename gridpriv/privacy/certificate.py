@@ -136,7 +136,7 @@ def noise_caveat(
             advice = without
         else:
             advice = f"{secure}; {without}"
-        return f"simulated noise, no privacy: anyone with the seed can remove the noise ({advice})"
+        return f"simulated noise, no privacy, even if the seed stays secret ({advice})"
     return "secure noise: no seed"
 
 

@@ -342,8 +342,8 @@ class Privacy(Part):
     )
     delta: float = number(
         1e-5,
-        "delta at which the epsilon of one Gaussian release is stated, and set by --budget "
-        "per-release:E",
+        "delta of one Gaussian release: its epsilon is stated at this delta, and --budget "
+        "per-release:E without D uses it",
         check_delta,
     )
     target_delta: float = number(
@@ -355,7 +355,7 @@ class Privacy(Part):
         "simulated",
         get_args(Noise),
         "source of the noise: simulated (repeatable, no privacy), or secure (entropy of the "
-        "operating system; not for staircase noise and plugins)",
+        "operating system; not for staircase noise and plugin mechanisms)",
     )
 
     @property

@@ -351,7 +351,7 @@ class Panel:
         elif not ranking.decided:
             pairs = math.comb(len(ranking.order), 2)
             note = (
-                f"not significantly below {len(ranking.leaders) - 1} of "
+                f"not distinguishable from {len(ranking.leaders) - 1} of "
                 f"{counted(rivals, 'other method')} (95 %, "
                 f"{counted(ranking.seeds, 'paired seed')}, Bonferroni for {counted(pairs, 'pair')})"
             )

@@ -78,9 +78,7 @@ def loading_map(
 ) -> GridMap:
     """Return the map of load shedding per bus (MW) and loading per branch (local)."""
     total = sum(max(value, 0.0) for value in shed.values())
-    note = (
-        f"load shedding: {number_text(total)} MW. Computed from private demand: not for publication"
-    )
+    note = f"load shedding: {number_text(total)} MW. Computed from true demand: not for publication"
     title = f"{name}: branch {loading_noun(flows)} and load shedding"
     return GridMap(title, network[0], network[1], shed=shed, flows=flows, note=note, **options)
 

@@ -169,7 +169,7 @@ class Metric:
         return self.key in SIGNED
 
 
-DEMAND, SAMPLES, TEST = "from private demand", "from private samples", "from test samples"
+DEMAND, SAMPLES, TEST = "from true demand", "from training samples", "from test samples"
 RELEASES = "from messages between zones"
 OF_LEARNING = (
     Metric("normalized_error", "Normalized error", "of the centralized solution", SAMPLES),

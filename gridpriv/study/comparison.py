@@ -118,7 +118,7 @@ class WorkEstimate:
         runs, private = counted(self.runs, "run"), self.runs - self.baselines
         if self.baselines and private:
             runs = f"{private} private and {counted(self.baselines, 'baseline run')}"
-        return f"{runs} in {counted(self.jobs, 'job')}, about {time}"
+        return f"{runs} in {counted(self.jobs, 'process')}, about {time}"
 
 
 def estimate(runs: Iterable[tuple[Case, Settings]], jobs: int | None = None) -> WorkEstimate:

@@ -164,7 +164,7 @@ def shown(name: str) -> str:
 DEFAULT_BUDGETS = (0.5, 1.0, 5.0, 10.0)
 DEFAULT_SEEDS = (1, 2, 3, 4, 5)
 MOST_SEEDS = 100_000
-DEFAULT_TITLE = "Privacy budgets compared"
+DEFAULT_TITLE = "Private methods compared"
 DEFAULT_QUESTION = "Which method protects demand at the lowest cost?"
 
 

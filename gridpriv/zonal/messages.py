@@ -242,7 +242,7 @@ def _against_prior_only(document: Json) -> Iterator[tuple[str, Json]]:
         if drawn - prior_only > negligible_mw(physical["load_mw"] or 0.0):
             values = {"balancing": amount(drawn, "MW"), "prior": amount(prior_only, "MW")}
             percent = percent_of(prior - value, prior)
-            saved = f"{percent} less than" if percent else "as much as"
+            saved = f"{percent} lower" if percent else "the same"
             yield "more-balancing-than-prior-only", values | {"saved": saved}
 
 

@@ -325,7 +325,9 @@ def meter_messages(
     unreleased = [row for row in more if row["noise_mw"] is None]
     for code, shown in (("meter", released), ("meter-unreleased", unreleased)):
         if shown:
-            yield code, {"zones": _responses(shown), "error": f"{METER_ERROR_MW:g}"}
+            names = named_zones([row["zone"] for row in shown])
+            values = {"zones": _responses(shown), "error": f"{METER_ERROR_MW:g}"}
+            yield code, values | {"names": names}
     if released and not holding_interchange:  # others could not set any aside
         yield "meter-advice", {}
 

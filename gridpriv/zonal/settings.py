@@ -120,8 +120,8 @@ class Adjacency(Part):
         if unitless or beta > largest > 0.0:
             means = f" has no unit: it means {beta * case.base_mva:.6g} MW" if unitless else " is"
             more = (
-                f"{',' * unitless} more than any bus of {case.name} can generate "
-                f"({largest * case.base_mva:.6g} MW; demand is not read here)"
+                f"{',' * unitless} more than the generating capacity at any bus of {case.name} "
+                f"({largest * case.base_mva:.6g} MW at most)"
             )
             advice = f". For megawatts write {self.beta.value:g}MW" if unitless else ""
             warn(f"beta = {self.beta}{means}{more if beta > largest > 0.0 else ''}{advice}", 3)
@@ -198,10 +198,10 @@ class Grid(Scenario):
     )
     imbalance_weight: float | None = number(
         None,
-        "weight of the squared imbalance (active and reactive, p.u.) with --planning soc, relative "
-        "to the cost of 1 p.u. of generation (objective losses: to 1 p.u. of losses)",
+        "weight of the squared imbalance (active and reactive, p.u.^2) with --planning soc, in "
+        "units of the cost of 1 p.u. of generation (objective losses: of 1 p.u. of losses)",
         positive,
-        unset="100 times the base in MVA",
+        unset="100 times the base in MVA, such as 10000",
     )
     coordination: Coordination = choice(
         "rounds",
@@ -236,8 +236,8 @@ class Grid(Scenario):
         get_args(Acceleration),
         "acceleration with --planning soc: Newton steps of all zones together, or Anderson's "
         "method; both need update exact, penalty auto, start warm and noise drawn at most once",
-        unset="newton; anderson with another consensus, solver or solver-tolerance than their "
-        "defaults; none if a need is not met",
+        unset="newton; anderson if --consensus, --solver or --solver-tolerance is not the "
+        "default; none if a requirement is not met",
     )
     convexity: float = number(
         1.0, "strong-convexity modulus alpha that the step rule strongly-convex assumes", positive
@@ -574,10 +574,11 @@ VIEW = partial(
 
 @dataclass(frozen=True, kw_only=True)
 class FlowBased(Part):
-    """Demand and power flow of the PTDFs.
+    """Demand and power flow from which PTDFs are computed.
 
-    A zone's net position changes by its generators, in proportion to capacity (GSK). Margins are
-    ratings less flows, without a reliability margin (FRM).
+    A zone's net position changes by its generators, in proportion to capacity (GSK). Margins (RAM),
+    in each direction, are the rating less the flow of the AC optimum for this demand, without a
+    reliability margin (FRM).
     """
 
     view: str = VIEW()
@@ -606,7 +607,10 @@ class Security(Part):
     )
     view: str = VIEW()
     rating: Rating = choice(
-        "C", RATINGS, "branch rating after an outage (before it: A): MATPOWER's rateA to rateC"
+        "C",
+        RATINGS,
+        "branch rating after an outage (before it: A): MATPOWER's rateA to rateC "
+        "(a branch without it has the previous one)",
     )
     screen: float = number(
         0.0,

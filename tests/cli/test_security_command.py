@@ -207,7 +207,7 @@ def test_the_preventive_plan_counts_outages_that_shed_load_before_and_after():
         "plans": 2,
     }
     assert _prevented(prevention, [], "released demand").startswith(
-        "Preventive plan: outages that violate a limit or shed load: 62 before, 2 after;"
+        "Preventive dispatch: outages that violate a limit or shed load: 62 before, 2 after;"
     )
 
 

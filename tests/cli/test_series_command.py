@@ -446,10 +446,10 @@ def test_a_dry_run_states_runs_and_their_time_and_runs_nothing(capsys, tmp_path)
     series.write_text("step,load_scale\na,1\nb,0.9\n")
     out = tmp_path / "out"
     assert main(["run", "case14", "--series", str(series), "--dry-run", "--out", str(out)]) == 0
-    assert capsys.readouterr().out.startswith("2 runs in 1 job, about ")
+    assert capsys.readouterr().out.startswith("2 runs in 1 process, about ")
     study = ["compare", "case14", "--seeds", "1,2", "--dry-run", "--jobs", "2", "--out", str(out)]
     assert main(study) == 0
-    assert " in 2 jobs, about " in capsys.readouterr().out
+    assert " in 2 processes, about " in capsys.readouterr().out
     assert not out.exists() or not any(out.iterdir())
 
 

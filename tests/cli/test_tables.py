@@ -65,7 +65,7 @@ def test_the_answer_of_a_comparison_splits_no_word_at_80_columns(costs, monkeypa
     assert {word for way in ways for word in way.split()} <= words
     assert {"0.5", "0", "88"} <= words, printed
     assert ({"123457", "530864"} <= words) is costs
-    assert ("cost of privacy: " in " ".join(printed.split())) is costs, "no value, no column"
+    assert ("cost above noise-free: " in " ".join(printed.split())) is costs, "no value, no column"
     note = "balancing power; costs include its generation, no payment for it"
     assert note in " ".join(printed.split())
 

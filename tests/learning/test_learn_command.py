@@ -213,7 +213,7 @@ def test_comparison_has_the_shared_report(study):
     facts = {fact.label: fact for card in cards(study, table) for fact in card.facts}
     best = table[table.budget.str.startswith("total:4")].sort_values("test_error_pct").iloc[0]
     assert facts["Lowest mean test error"].value == best.series
-    assert facts["Lowest mean test error"].note.startswith("not significantly below ")
+    assert facts["Lowest mean test error"].note.startswith("not distinguishable from ")
     assert facts["Test error"].value == f"{number_text(best.test_error_pct)} %"
     assert {"ryu-kim", "dp-admm", "centralized"} <= set(table.series)
     (page,) = export(study.folder, ["html"])

@@ -153,7 +153,7 @@ VALUES = {
         "chance": " They differ by less than 0.25 %, so on the relaxation either may be the "
         "cheaper.",
     },
-    "more-balancing-than-prior-only": {"saved": "3.3 % less than"},
+    "more-balancing-than-prior-only": {"saved": "3.3 % lower"},
     "costs-include": {
         "payment": " At 1000 $/MWh (--balancing-price) zones that draw it would pay 437.00 $/h to "
         "zones that supply it (prior-only: 8742.00 $/h). Over all zones these payments add up to "

@@ -285,7 +285,7 @@ def test_methods_that_protect_different_things_are_named() -> None:
 def test_many_methods_are_counted_and_not_all_named() -> None:
     study = made(noise_free(8000.0), *(method(f"m{k}", [8001.0, 8002.0]) for k in range(9)))
     (text,) = texts_of(study, "not-distinguishable")
-    assert "from 8 methods is not significant (95 %, paired seeds, Bonferroni). " in text
+    assert "is not distinguishable from 8 methods (95 %, paired seeds, Bonferroni). " in text
 
 
 def test_a_template_is_at_most_three_sentences_of_25_words() -> None:
@@ -321,7 +321,7 @@ def test_the_card_of_a_real_study_is_that_of_its_runs(reference: bool, tmp_path:
     at = runs[runs.budget.str.startswith("total:8")].groupby("method")[key].mean()
     lowest = facts["Lowest mean cost of privacy" if reference else "Lowest mean load shedding"]
     words = (
-        "not significantly below 1 of 1 other method (95 %, 2 paired seeds, Bonferroni for 1 pair)"
+        "not distinguishable from 1 of 1 other method (95 %, 2 paired seeds, Bonferroni for 1 pair)"
     )
     assert lowest.note == words
     assert at[lowest.value] == at.min()
@@ -373,8 +373,8 @@ def test_the_cost_of_noise_free_methods_is_that_of_the_methods_they_are_a_part_o
     assert rows.method_cost["other"] == rows.method_cost["a"] == pytest.approx(331.0)
     assert texts_of(study, "noise-free-costs") == [
         'case14: without any noise, "other" costs 331.00 $/h more than "plain", the cheapest '
-        "noise-free method. With noise a method can cost more or less than that, and approaches "
-        "it as epsilon grows."
+        "noise-free method. With noise such a method can cost more or less. As epsilon grows, its "
+        "cost approaches its noise-free cost."
     ]
     alone = made(noise_free(8000.0), method("a", [8400.0, 8420.0]))
     assert "noise-free-costs" not in codes(alone)
@@ -390,7 +390,7 @@ def test_a_noise_free_schedule_that_misses_load_is_marked(shortage: float, marke
     assert len(texts) == marked
     if marked:
         assert 'rounds of "other" have converged in the coupling variables' in texts[0]
-        assert "miss 138.4 MW of 259.0 MW of the load" in texts[0]
+        assert "leave 138.4 MW of 259.0 MW of the load without supply" in texts[0]
 
 
 def test_a_method_below_the_budget_is_named_with_the_cause() -> None:

@@ -82,7 +82,7 @@ def test_noise_larger_than_the_grid_is_reported(tmp_path, capsys):
     [
         ("10kW", "0.01", ""),
         ("3", "300", "beta = 3 has no unit: it means 300 MW"),
-        ("200MW", "200", "can generate (120 MW; demand is not read here)"),
+        ("200MW", "200", "at any bus of tiny (120 MW at most)"),
     ],
 )
 def test_what_is_protected_is_told_in_megawatts(given, mw, warned, tmp_path, capsys):

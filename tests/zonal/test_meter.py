@@ -73,13 +73,16 @@ def test_a_zone_without_room_shows_its_load() -> None:
     assert [zone for zone, row in rows.items() if row["meter_tells_more"]] == ["2"]
     assert max(rows[zone]["interchange_mw_per_mw"] for zone in "13") < 0.01
     texts = [message["text"] for message in result.as_dict()["messages"]]
-    (text,) = (text for text in texts if text.startswith("Meters on tie lines reveal"))
+    (text,) = (text for text in texts if text.startswith("Meters on tie lines of zone 2 reveal"))
     least, most, noise = map(float, re.search(METERED, text).groups())
     assert 0.9 < least <= most < 1.1
     assert noise == pytest.approx(rows["2"]["noise_mw"], rel=0.01)
 
 
-METERED = r": ([\d.]+) to ([\d.]+) MW in zone 2 \(released total: standard deviation ([\d.]+) MW\)"
+METERED = (
+    r"changes the interchange by ([\d.]+) to ([\d.]+) MW in zone 2 "
+    r"\(released total: standard deviation ([\d.]+) MW\)"
+)
 
 
 def test_a_zone_with_room_does_not_show_its_total_load() -> None:

@@ -163,9 +163,9 @@ def test_the_bounds_that_a_refusal_names_are_allowed_themselves(case14, beta, ba
 @pytest.mark.parametrize(
     ("beta", "message"),
     [
-        ("20", "no unit: it means 2000 MW, more than any bus of case14 can generate .* write 20MW"),
+        ("20", "no unit: it means 2000 MW, more than the generating capacity .* write 20MW"),
         ("2", r"beta = 2 has no unit: it means 200 MW\. For megawatts write 2MW"),
-        ("500MW", "beta = 500MW is more than any bus of case14 can generate"),
+        ("500MW", "beta = 500MW is more than the generating capacity at any bus of case14"),
         ("0.5", None),
         ("20MW", None),
     ],
