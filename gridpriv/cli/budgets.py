@@ -46,7 +46,7 @@ class Releases(Part):
         "mechanism",
         "laplace",
         choices=("laplace", "gaussian", "knorm"),
-        help="noise mechanism",
+        help="noise mechanism; knorm has the totals of laplace",
     )
     calibration: Calibration = choice(
         "analytic",

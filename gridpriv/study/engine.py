@@ -50,7 +50,7 @@ from gridpriv.privacy.accounting import Charges, total_of, total_pure
 from gridpriv.privacy.mechanism import Charge
 from gridpriv.privacy.settings import NO_BUDGET
 
-SEED = "Seed: seed of simulated noise; the noise can be removed with it"
+SEED = "Seed: seed of simulated noise, which protects nothing"
 
 
 class OfData(Row):

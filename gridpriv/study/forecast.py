@@ -64,7 +64,7 @@ class Forecasting(Part):
     test_steps: int = count(
         0,
         "number of last steps that are held out and compared with the forecast; the comparison is "
-        "private",
+        "for the data owner only",
         least=0,
     )
     seed: int | None = count(None, "seed of simulated noise", least=0, unset="drawn and printed")

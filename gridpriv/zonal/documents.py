@@ -425,7 +425,7 @@ class CaseDocument(Row):
 class Seeded(Row):
     """A run with simulated noise."""
 
-    seed: Any = private("Seed: seed of simulated noise; the noise can be removed with it")
+    seed: Any = private("Seed: seed of simulated noise, which protects nothing")
 
 
 class Violation(Limited, name="violations"):
