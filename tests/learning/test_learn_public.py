@@ -159,4 +159,4 @@ def test_a_public_summary_says_nothing_of_what_it_leaves_out(tmp_path, capsys):
     assert (
         "consensus residual" in printed and "training loss" not in printed and "None" not in printed
     )
-    assert "seed" not in printed.replace("anyone with the seed can", "")
+    assert "seed" not in printed.replace("even if the seed stays secret", "")
