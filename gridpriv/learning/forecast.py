@@ -82,7 +82,7 @@ from gridpriv.privacy.sensitivity import Norm, Sensitivity
 
 SHARES: Mapping[str, float] = {"buses": 0.60, "zone": 0.06, "shape": 0.29, "spread": 0.05}
 """Parts of epsilon (docs/decisions/0071-forecast.md)."""
-MOST_SUMS, BLOCK = 2**26, 2**24
+MOST_SUMS, BLOCK = 2**26, 2**22
 """Sums of features, over signs and steps, that are enumerated (for more a bound is used), and that
 are in memory at once."""
 HIDDEN = 4

@@ -13,9 +13,9 @@ distribution grids (pandapower and SimBench, 6 to 3,026 buses): demand over rati
 with a median of 0.46 (solar plants are negative demand), a zone's demand over its equal share 1 +-
 1.3.
 
-An estimate of demand from a release is moved into the range that the branches, generators and
-shunts of its bus allow (:class:`BusRanges`): noise of 1 MW exceeds the ratings of small plants'
-lines, and no plan serves that. It is post-processing with public data.
+Where the noisy estimate of a bus exceeds the ratings of its branches, no plan serves it: noise of
+1 MW exceeds those of small plants. Estimates are then moved into the ranges of their buses
+(:class:`BusRanges`), which is post-processing with public data.
 
 Release strategies are chosen from public quantities only. Warnings about implausible demand (a
 wrong unit or sign, or none) state its values, so they are local.
@@ -197,8 +197,7 @@ def zone_range(zone: Zone) -> tuple[Floats, Floats]:
 
 
 MOST_DROP = 0.1
-"""Reactance times reactive flow into a bus, p.u., that no published grid exceeds by more than a
-few buses: 9 of 184 grids (MATPOWER and PGLib-OPF, to 9,241 buses) have one to three of them."""
+"""Impedance times reactive flow into a rated bus, p.u., above which demand is moved."""
 USUAL_DROP = 0.025
 """The same for demand that was above it: voltage bands are often 0.1 p.u. wide."""
 INSIDE = 0.95
@@ -217,7 +216,8 @@ class BusRanges:
         Sum of the ratings of its branches, infinite where one has none.
     reactive : (n,)
         Reactive power that its branches can deliver: with impedances z_k, ``MOST_DROP`` times the
-        sum of 1/|z_k|.
+        sum of 1/|z_k|. Infinite where ``rating`` is: small plants have ratings, and errors of buses
+        that cancel in a zone's sum (case300) would no longer do so.
     """
 
     low: Floats
@@ -225,14 +225,15 @@ class BusRanges:
     rating: Floats
     reactive: Floats
 
-    def nearest(self, demand: Floats, buses: Ints) -> Floats:
+    def within(self, demand: Floats, buses: Ints) -> Floats:
         """Return demand (2k,) at k buses, moved into their ranges where it is outside."""
         both = demand.reshape(2, -1)
         low, high = self.low[:, buses], self.high[:, buses]
         served = np.clip(both, low, np.maximum(low, high))
         rating, reactive = self.rating[buses], self.reactive[buses]
         p, q = both - served
-        moved_q = np.sign(q) * np.minimum(INSIDE * rating, USUAL_DROP / MOST_DROP * reactive)
+        usual = np.minimum(INSIDE * rating, USUAL_DROP / MOST_DROP * reactive)
+        moved_q = np.copysign(usual, q)
         delivered = np.where(np.abs(q) > np.minimum(rating, reactive), moved_q, q)
         size = np.hypot(p, delivered)
         share = np.divide(INSIDE * rating, size, out=np.ones_like(size), where=size > rating)
@@ -257,8 +258,8 @@ def bus_ranges(case: Case) -> BusRanges:
         given = shunt * square
         low[k] = np.minimum(np.bincount(case.gen_bus, least, n), rating) + given.min(axis=0)
         high[k] = np.maximum(np.bincount(case.gen_bus, most, n), -rating) + given.max(axis=0)
-    admittance = added(1.0 / np.hypot(case.r, case.x))
-    return BusRanges(low, high, rating, MOST_DROP * admittance)
+    reactive = MOST_DROP * added(1.0 / np.hypot(case.r, case.x))
+    return BusRanges(low, high, rating, np.where(np.isinf(rating), np.inf, reactive))
 
 
 def capacity(case: Case) -> float:

@@ -24,8 +24,9 @@ from gridpriv.grid.network import deenergized_buses
 from gridpriv.power.ac.block import Elimination, P, R
 from gridpriv.power.ac.interior import FIRST_MU, MU_FACTOR, Border, Iteration, iterate
 from gridpriv.power.ac.joint import tie_ends
-from gridpriv.power.ac.optimum import AcOptimum, acopf
+from gridpriv.power.ac.optimum import AcOptimum, acopf, overloaded
 from gridpriv.power.objective import AcObjective
+from gridpriv.power.prior import bus_ranges
 from gridpriv.power.zone import Network, Zone, coordinates, with_demand
 from gridpriv.power.zone_agent import ZoneAgent
 
@@ -113,6 +114,7 @@ def central_schedule(
     *,
     ac: bool,
     slack: bool = True,
+    noisy: bool = False,
 ) -> CentralSchedule | None:
     """Return the optimal schedule for the demands of all zones.
 
@@ -131,6 +133,9 @@ def central_schedule(
         exceed what any AC state can serve), plan on the relaxation.
     slack : bool
         As of :func:`estimated_optimum`.
+    noisy : bool
+        True if the demands are estimates from noisy releases. Where no AC state serves them
+        (:func:`gridpriv.power.ac.optimum.overloaded`), those of each bus are moved into its range.
 
     Raises
     ------
@@ -138,6 +143,10 @@ def central_schedule(
         If no optimum is found.
     """
     case, objective = with_demand(network.case, zones, demands), network.objective
+    if noisy and overloaded(case).any():
+        ranges = bus_ranges(network.case)
+        moved = [ranges.within(part, zone.own) for part, zone in zip(demands, zones, strict=True)]
+        case = with_demand(network.case, zones, moved)
     if deenergized_buses(case).all():  # no generation anywhere: there is no voltage to schedule
         return CentralSchedule(np.zeros(network.offsets["end"]), None)
     if ac and objective.kind != "imbalance":
@@ -190,6 +199,8 @@ def schedule_in_rounds(
     demands: Sequence[Floats],
     transport: Transport,
     watch: Callable[[Iteration], None] = lambda _: None,
+    *,
+    noisy: bool = False,
 ) -> AcRounds:
     """Return the AC optimal power flow of all zones, computed in rounds.
 
@@ -201,19 +212,22 @@ def schedule_in_rounds(
         To all zones (:class:`gridpriv.power.zone_agent.ZoneAgent`).
     watch : callable
         Called after each round.
+    noisy : bool
+        As of :func:`central_schedule`.
     """
     ends = tie_ends(network.case, zones)
     parts = [ends.of(zone) for zone in zones]
     best_iterations: tuple[Iteration, ...] | None = None
     least, plan_shed = np.inf, 0.0
     disclosed = with_demand(network.case, zones, demands)
+    moved = noisy and bool(overloaded(disclosed).any())
     clearly_shed = CLEARLY_SHED * float(np.maximum(disclosed.pd, 0.0).sum())
     for estimated, first_mu in _searches(disclosed):
         if estimated and best_iterations is not None:
             break
         if first_mu < FIRST_MU and plan_shed <= clearly_shed:
             continue
-        opening = [call(ZoneAgent.ac_open, part, estimated) for part in parts]
+        opening = [call(ZoneAgent.ac_open, part, estimated, moved) for part in parts]
         places = answers(transport, opening)
         energized = [z for z, at in enumerate(places) if at is not None]
         if not energized:  # no generation anywhere: there is no voltage to schedule

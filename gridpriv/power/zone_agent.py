@@ -165,9 +165,8 @@ class ZoneAgent:
         return self.agent.round(order)
 
     def disclose(self) -> Floats:
-        """Release the demand; return the estimate of it that plans use."""
-        self.agent.disclose()
-        return self._released()
+        """Release the demand; return the estimate of it."""
+        return self.agent.disclose()
 
     def reuse(self, estimate: Floats) -> None:
         """Use the estimate of an earlier release."""
@@ -193,14 +192,18 @@ class ZoneAgent:
         """Return every release so far."""
         return self.agent.drawn()
 
-    def ac_open(self, ends: TieEnds, estimated: bool) -> Ints | None:
+    def ac_open(self, ends: TieEnds, estimated: bool, moved: bool) -> Ints | None:
         """Begin AC rounds on the released demand; return the numbers of the border entries.
 
-        Every reply of AC rounds is a function of released demand.
+        Every reply of AC rounds is a function of released demand. With ``moved`` the estimate of
+        each bus is moved into its range.
         """
         self._previous_ac_block = self._ac_block
-        inputs = self._released(), ends, self.service.voll, self.unit
-        self._ac_block = zone_block(self.problem.program.zone, *inputs, estimated=estimated)
+        zone, released = self.problem.program.zone, self._released()
+        if moved:
+            released = bus_ranges(zone.network.case).within(released, zone.own)
+        inputs = released, ends, self.service.voll, self.unit
+        self._ac_block = zone_block(zone, *inputs, estimated=estimated)
         self._block = None if self._ac_block is None else self._ac_block.block
         return None if self._ac_block is None else self._ac_block.at
 
@@ -208,10 +211,7 @@ class ZoneAgent:
         released = self.agent.releases.released_data
         if released is None:
             raise ValueError(f"{self.problem.name}: no data have been released")
-        if self.agent.rules.noise is None:
-            return released
-        zone = self.problem.program.zone
-        return bus_ranges(zone.network.case).nearest(released, zone.own)
+        return released
 
     def in_block(self, method: Callable[..., R], *arguments: Any) -> R | None:
         """Return the result of a method of the zone's block; None without an energized part."""

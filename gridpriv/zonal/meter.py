@@ -227,6 +227,11 @@ def least_response(responses: Floats) -> float:
     return float(np.abs(responses).min()) if same_sign else 0.0
 
 
+MOST_AMBIGUITY = 0.5
+"""Error of a total read by meters, relative to its change, above which it is not shown where there
+is no release to compare it with."""
+
+
 def shows_total(least: float, most: float, noise: float) -> bool:
     """Return True where a zone's interchange shows its total load more precisely than its release.
 
@@ -245,6 +250,8 @@ def shows_total(least: float, most: float, noise: float) -> bool:
     if least <= LEAST_MOVE:
         return False
     ambiguity = (most - least) / (most + least)
+    if noise == np.inf and ambiguity > MOST_AMBIGUITY:
+        return False
     return METER_ERROR_MW / least < (1.0 - ambiguity) * noise
 
 

@@ -370,10 +370,11 @@ def disclosed_schedule(
     network, zones = prepared.network, prepared.zones
     demands, ac = answers(transport, call(ZoneAgent.disclose)), prepared.planning == "ac"
     inputs = network, zones, demands
-    search = partial(central_schedule, *inputs, prepared.settings.voll, ac=ac)
+    noisy = prepared.rules.noise is not None
+    search = partial(central_schedule, *inputs, prepared.settings.voll, ac=ac, noisy=noisy)
     if central and (schedule := search(slack=False)) is not None:
         return schedule, None
-    rounds = schedule_in_rounds(*inputs, transport, watch=watch)
+    rounds = schedule_in_rounds(*inputs, transport, watch=watch, noisy=noisy)
     return (search(), None) if central and rounds.schedule is None else (None, rounds)
 
 

@@ -9,14 +9,11 @@ from polar_optimum import polar_optimum
 
 from gridpriv import SolverError, load_case, make_settings, partition, prepare, run
 from gridpriv.cli.main import main
-from gridpriv.consensus.transport import answers, call, in_process
 from gridpriv.power.ac.optimum import acopf, overloaded
 from gridpriv.power.ac.state import Limit
 from gridpriv.power.centralized import least_shed_mw, relax, shortage, without_limits
 from gridpriv.power.prior import bus_ranges
-from gridpriv.power.schedule import estimated_optimum
-from gridpriv.power.zone_agent import ZoneAgent
-from gridpriv.zonal.run import open_rounds, zone_agents
+from gridpriv.power.schedule import central_schedule, estimated_optimum
 
 TIGHT = (
     ("case14", 3.0),
@@ -176,7 +173,7 @@ def test_zones_shed_the_least_where_a_load_exceeds_the_ratings_of_its_lines(
 def test_a_demand_within_its_ranges_is_not_moved(name):
     case = load_case(name)
     demand = np.concatenate([case.pd, case.qd])
-    assert bus_ranges(case).nearest(demand, np.arange(case.n_bus)).tolist() == demand.tolist()
+    assert bus_ranges(case).within(demand, np.arange(case.n_bus)).tolist() == demand.tolist()
 
 
 def test_an_estimate_above_the_ratings_of_a_bus_is_moved_within_them():
@@ -199,27 +196,20 @@ def test_an_estimate_above_the_ratings_of_a_bus_is_moved_within_them():
         ((-0.02, 0.0), (0.01 - 0.95 * 0.02, 0.0)),
         ((0.03, 0.06), (0.03, 0.03 + 0.95 * 0.02)),
     ):
-        assert ranges.nearest(np.array(demand), at) == pytest.approx(moved)
+        assert ranges.within(np.array(demand), at) == pytest.approx(moved)
 
 
-@pytest.mark.parametrize("mechanism", ["none", "laplace"])
-def test_only_noisy_demand_is_moved_into_its_ranges(mechanism):
-    """Without noise also a demand above the ratings of a bus is planned as it is."""
-    case = load_case("case6ww")
-    case = replace(case, rate=0.3 * case.rate)  # loads of 99 MVA at lines of 42 to 63 MVA
-    settings = make_settings(mechanism=mechanism, release="bus", seed=1)
-    prepared = prepare(case, partition(case, 3), settings)
-    transport = in_process(zone_agents(prepared))
-    open_rounds(prepared, transport)
-    demands = answers(transport, call(ZoneAgent.disclose))
-    released = [outcome.released for outcome in answers(transport, call(ZoneAgent.outcome))]
-    planned, estimate = np.concatenate(demands), np.concatenate(released)
-    if mechanism == "none":
-        assert planned.tolist() == np.concatenate([z.demand for z in prepared.zones]).tolist()
-        return
-    ranges = bus_ranges(case)
-    moved = [
-        ranges.nearest(value, zone.own)
-        for value, zone in zip(released, prepared.zones, strict=True)
-    ]
-    assert planned.tolist() == np.concatenate(moved).tolist() != estimate.tolist()
+@pytest.mark.parametrize("noisy", [False, True])
+def test_noisy_demand_is_moved_below_the_ratings_of_its_bus(noisy):
+    """A load of 6 MW at one line of 5 MVA; exact demand is planned as it is, and load is shed."""
+    case = load_case("tests/data/pglib/pglib_opf_case30_ieee.m")
+    bus, rate, pd, qd = case.index_of[26], case.rate.copy(), case.pd.copy(), case.qd.copy()
+    rate[(case.f_bus == bus) | (case.t_bus == bus)] = 0.05
+    pd[bus], qd[bus] = 0.06, 0.0
+    case = replace(case, rate=rate, pd=pd, qd=qd)
+    prepared = prepare(case, partition(case, 3), make_settings(mechanism="none"))
+    network, zones = prepared.network, prepared.zones
+    demands = [zone.demand for zone in zones]
+    schedule = central_schedule(network, zones, demands, 10_000.0, ac=True, noisy=noisy)
+    shed = schedule.schedule.shed.sum()
+    assert shed < 1e-4 if noisy else shed > 0.01 - 1e-6

@@ -216,7 +216,7 @@ def test_an_estimate_above_the_ratings_of_its_bus_is_scheduled(load, expected, m
     monkeypatch.setattr(home, "iterate", counted)
     prepared, transport = _fleet(case, 3, budget="total:1000000")
     demands = answers(transport, call(ZoneAgent.disclose))
-    rounds = schedule_in_rounds(prepared.network, prepared.zones, demands, transport)
+    rounds = schedule_in_rounds(prepared.network, prepared.zones, demands, transport, noisy=True)
     assert len(searches) == expected  # the voltage of the bus does not allow all of the load
     assert rounds.schedule is not None
 

@@ -115,6 +115,7 @@ def test_a_zone_with_room_does_not_show_its_total_load() -> None:
         (0.5, 0.9, 400.0, True),  # 400 MW at a bus are read as 286 to 514 MW
         (0.002, 0.9, 400.0, False),  # they are read as 1.8 to 798 MW
         (0.98, 1.03, np.inf, True),
+        (0.002, 0.9, np.inf, False),
     ],
 )
 def test_a_meter_shows_a_total_that_it_reads_better_than_the_release(
