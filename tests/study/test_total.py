@@ -213,7 +213,7 @@ def test_a_study_states_its_total_also_in_public(tmp_path: Path) -> None:
     for seen in (study, publish_study(study)):
         text = " ".join(map(str, study_messages(seen, summary(seen))))
         assert "the 3 noisy runs of case14" in " ".join(text.split())
-        assert f"total epsilon of at most {total.epsilon:.3g} at delta" in " ".join(text.split())
+        assert f"with a release is at most {total.epsilon:.3g} at delta" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(
