@@ -196,12 +196,10 @@ def zone_range(zone: Zone) -> tuple[Floats, Floats]:
     return np.array(lower), np.array(upper)
 
 
-MOST_DROP = 0.1
-"""Impedance times reactive flow into a rated bus, p.u., above which demand is moved."""
-USUAL_DROP = 0.025
-"""The same for demand that was above it: voltage bands are often 0.1 p.u. wide."""
-INSIDE = 0.95
-"""Share of a rating to which demand above it is reduced: losses need the rest."""
+MOST_DROP = 0.05
+"""Largest impedance times reactive flow into a rated bus, p.u.: voltage bands are 0.1 wide."""
+MOST_LOADING = 0.9
+"""Largest share of the ratings of a bus's branches that its demand can use: losses need some."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +211,7 @@ class BusRanges:
     low, high : (2, n)
         p and q that its generators, shunts and line charging can serve.
     rating : (n,)
-        Sum of the ratings of its branches, infinite where one has none.
+        ``MOST_LOADING`` times the ratings of its branches, infinite where one has none.
     reactive : (n,)
         Reactive power that its branches can deliver: with impedances z_k, ``MOST_DROP`` times the
         sum of 1/|z_k|. Infinite where ``rating`` is: small plants have ratings, and errors of buses
@@ -230,15 +228,13 @@ class BusRanges:
         both = demand.reshape(2, -1)
         low, high = self.low[:, buses], self.high[:, buses]
         served = np.clip(both, low, np.maximum(low, high))
-        rating, reactive = self.rating[buses], self.reactive[buses]
-        p, q = both - served
-        usual = np.minimum(INSIDE * rating, USUAL_DROP / MOST_DROP * reactive)
-        moved_q = np.copysign(usual, q)
-        delivered = np.where(np.abs(q) > np.minimum(rating, reactive), moved_q, q)
-        size = np.hypot(p, delivered)
-        share = np.divide(INSIDE * rating, size, out=np.ones_like(size), where=size > rating)
-        moved = served + share * np.stack([p, delivered])
-        return np.where((share < 1.0) | (delivered != q), moved, both).ravel()
+        rating, p = self.rating[buses], (both - served)[0]
+        most = np.minimum(rating, self.reactive[buses])
+        q = np.clip((both - served)[1], -most, most)
+        size = np.hypot(p, q)
+        share = np.divide(rating, size, out=np.ones_like(size), where=size > rating)
+        moved = served + share * np.stack([p, q])
+        return np.where((share < 1.0) | (q != both[1] - served[1]), moved, both).ravel()
 
 
 @lru_cache(maxsize=16)
@@ -249,7 +245,7 @@ def bus_ranges(case: Case) -> BusRanges:
     def added(value: Floats) -> Floats:
         return np.asarray(sum(np.bincount(end, value, n) for end in ends))
 
-    rating = added(np.where(case.rate > 0, case.rate, np.inf))
+    rating = MOST_LOADING * added(np.where(case.rate > 0, case.rate, np.inf))
     charging = case.bs + added(case.b / 2.0)
     square = np.stack([case.vmin, case.vmax]) ** 2
     low, high = np.zeros((2, 2, n))

@@ -192,9 +192,9 @@ def test_an_estimate_above_the_ratings_of_a_bus_is_moved_within_them():
     ranges, at = bus_ranges(small), np.array([bus])
     for demand, moved in (
         ((0.06, 0.0), (0.06, 0.0)),  # 5 MW of its own, 1 MW by the line
-        ((0.08, 0.0), (0.05 + 0.95 * 0.02, 0.0)),
-        ((-0.02, 0.0), (0.01 - 0.95 * 0.02, 0.0)),
-        ((0.03, 0.06), (0.03, 0.03 + 0.95 * 0.02)),
+        ((0.08, 0.0), (0.05 + 0.9 * 0.02, 0.0)),
+        ((-0.02, 0.0), (0.01 - 0.9 * 0.02, 0.0)),
+        ((0.03, 0.06), (0.03, 0.03 + 0.9 * 0.02)),
     ):
         assert ranges.within(np.array(demand), at) == pytest.approx(moved)
 
