@@ -23,7 +23,7 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.network import deenergized_buses
 from gridpriv.power.ac.block import Elimination, P, R
 from gridpriv.power.ac.interior import FIRST_MU, MU_FACTOR, Border, Iteration, iterate
-from gridpriv.power.ac.joint import tie_ends
+from gridpriv.power.ac.joint import TieEnds, tie_ends
 from gridpriv.power.ac.optimum import AcOptimum, acopf, overloaded
 from gridpriv.power.objective import AcObjective
 from gridpriv.power.prior import bus_ranges
@@ -248,6 +248,13 @@ def schedule_in_rounds(
             break
     if best_iterations is None:
         return AcRounds(None, tuple(iterations))
+    return AcRounds(_schedule(network, zones, ends, transport), best_iterations)
+
+
+def _schedule(
+    network: Network, zones: Sequence[Zone], ends: TieEnds, transport: Transport
+) -> AcSchedule:
+    """Return the schedule of the zones' AC rounds."""
     voltage = np.zeros(network.case.n_bus, complex)
     slopes = [np.zeros(len(zone.buses), complex) for zone in zones]
     level, lost = 1.0, np.zeros(len(zones))
@@ -257,7 +264,7 @@ def schedule_in_rounds(
             level = max(level, price)
             at_ties = ends.number[0, zones[z].buses] >= 0
             voltage[zones[z].buses[at_ties]] = zone_voltage[at_ties]
-    return AcRounds(AcSchedule(voltage, tuple(slopes), level, lost), best_iterations)
+    return AcSchedule(voltage, tuple(slopes), level, lost)
 
 
 def _searches(case: Case) -> tuple[tuple[bool, float], ...]:

