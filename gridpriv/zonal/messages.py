@@ -269,7 +269,7 @@ def _payment(document: Json) -> str:
         return ""
 
     def value(power: float) -> str:
-        return f"{amount(price * float(str(amount(power, 'MW'))), '$/h')} $/h"  # of printed power
+        return f"{amount(price * power, '$/h')} $/h"
 
     prior = None if releases_nothing(document["settings"]) else costs.get("prior_only_balancing_mw")
     instead = "" if prior is None else f" (prior-only: {value(prior)})"

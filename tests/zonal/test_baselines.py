@@ -556,7 +556,7 @@ def test_balancing_power_is_next_to_the_cost_of_privacy_with_its_value(private):
     document = changed(private, physical=physical)
     rows = {row[0]: row for row in results(document)}
     (text,) = (str(m) for m in messages(document) if m.code == "costs-include")
-    assert " 437.00 $/h" in text, "0.437 MW are printed"
+    assert " 437.49 $/h" in text, "of the power, not of 0.437 MW as printed"
     assert rows["largest loading (6-8)"][1] == "100.06", "above the rating"
 
 
