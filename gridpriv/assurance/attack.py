@@ -299,12 +299,15 @@ def attacked_zones(prepared: Prepared, bus: int | None) -> list[int]:
 
 
 def public_prior(prepared: Prepared, plan: AttackPlan) -> tuple[Floats, Floats]:
-    """Return the prior mean (p, q) of every bus, p.u.: an equal share of the public totals."""
+    """Return the prior mean (p, q) of every bus, p.u.: an equal share of the public totals.
+
+    Auxiliary buses have none.
+    """
     case, zoning = prepared.case, prepared.zoning
     group = zoning.zone_of if plan.prior == "zone" else np.zeros(case.n_bus, dtype=np.int64)
-    buses = np.bincount(group)
-    p, q = (np.bincount(group, demand)[group] / buses[group] for demand in (case.pd, case.qd))
-    return p, q
+    buses = np.maximum(np.bincount(group, case.load_buses), 1.0)
+    p, q = (np.bincount(group, demand) / buses for demand in (case.pd, case.qd))
+    return p[group] * case.load_buses, q[group] * case.load_buses
 
 
 def zone_prior(prepared: Prepared, plan: AttackPlan, zone: int) -> inversion.DemandPrior:

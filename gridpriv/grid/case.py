@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import read_document
 from gridpriv.core.text import Json, html_table
@@ -36,7 +36,7 @@ MOST_DEMAND_MW = 1e7
 
 @dataclass(frozen=True)
 class SourceNames:
-    """Names of a source's elements, for display; not part of the model.
+    """Names of a source's elements, for display and for files; not part of the model.
 
     Attributes
     ----------
@@ -44,11 +44,14 @@ class SourceNames:
         By the number of the bus.
     branch, gen : tuple of str
         By the row of the source table: ``branch[case.branch_row[k] - 1]``.
+    joined : dict of int to int
+        Bus of the case, by the number of a bus that closed switches join to it.
     """
 
     bus: dict[int, str] = field(default_factory=dict)
     branch: tuple[str, ...] = ()
     gen: tuple[str, ...] = ()
+    joined: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,9 @@ class Case:
     own_band : (2, n) float or None
         Voltage bands of buses without their generators, which may fix or narrow them. For outages
         only; not part of ``fingerprint``.
+    auxiliary : (n,) bool or None
+        Buses that only a source's conversion adds: star points of three-winding transformers, open
+        ends of lines. By the source's structure, which is public, no load can be at them.
     """
 
     name: str
@@ -152,6 +158,7 @@ class Case:
     rate_b: Floats | None = None
     rate_c: Floats | None = None
     own_band: Floats | None = None
+    auxiliary: Bools | None = None
 
     def __post_init__(self) -> None:
         for part in fields(self):
@@ -191,6 +198,11 @@ class Case:
     def n_gen(self) -> int:
         """Number of generators in service."""
         return len(self.gen_bus)
+
+    @cached_property
+    def load_buses(self) -> Bools:
+        """Buses that can have load, (n,); public."""
+        return np.ones(self.n_bus, bool) if self.auxiliary is None else ~self.auxiliary
 
     @cached_property
     def index_of(self) -> dict[int, int]:
@@ -265,6 +277,7 @@ def case_of(case: Case, buses: Ints, branches: Ints, gens: Ints, **changed_field
     changes["cost"] = tuple(case.cost[g] for g in gens.tolist()) if case.cost else ()
     changes["groups"] = {k: tuple(v[i] for i in buses.tolist()) for k, v in case.groups.items()}
     changes["xy"] = None if case.xy is None else case.xy[buses]
+    changes["auxiliary"] = None if case.auxiliary is None else case.auxiliary[buses]
     changes["own_band"] = None if case.own_band is None else case.own_band[:, buses]
     return replace(case, **changes | changed_fields)
 
@@ -373,7 +386,7 @@ def _ordered(case: Case, low: str, high: str, kind: str, rows: Ints) -> None:
     _refuse(wrong, shown, low, kind, rows, f"at most {high} = {most:.6g}{unit}")
 
 
-FORMAT = "gridpriv network 1"
+FORMAT = "gridpriv network 2"
 WHOLE = ("bus_id", "f_bus", "t_bus", "gen_bus", "branch_row", "gen_row")
 REAL = ("gs", "bs", "vmin", "vmax", "base_kv", "r", "x", "b", "tap", "shift", "rate")
 OPEN = {  # limits that may be missing, and their value then
@@ -385,7 +398,7 @@ OPEN = {  # limits that may be missing, and their value then
     "qmax": math.inf,
 }
 STATE = {"pd": 0.0, "qd": 0.0, "vm": 1.0, "va": 0.0, "vg": 1.0, "pg": 0.0}
-KEYS = ("format", "name", "base_mva", *WHOLE, *REAL, *OPEN, "reference", "cost")
+KEYS = ("format", "name", "base_mva", *WHOLE, *REAL, *OPEN, "reference", "auxiliary", "cost")
 
 
 def public_network(case: Case) -> Case:
@@ -402,6 +415,7 @@ def network_text(case: Case) -> str:
     document |= {name: getattr(case, name).tolist() for name in (*WHOLE, *REAL, "reference")}
     for name, none in OPEN.items():
         document[name] = [None if v == none else v for v in getattr(case, name).tolist()]
+    document["auxiliary"] = (~case.load_buses).tolist()
     document["cost"] = [[cost.model, *cost.values] for cost in case.cost]
     lines = (f"{json.dumps(key)}: {json.dumps(document[key])}" for key in KEYS)
     return "{\n" + ",\n".join(lines) + "\n}\n"
@@ -431,11 +445,14 @@ def _case(document: Json) -> Case:
     sizes = {"pd": "bus_id", "qd": "bus_id", "vm": "bus_id", "va": "bus_id"}
     for name, value in STATE.items():
         arrays[name] = np.full(len(arrays[sizes.get(name, "gen_bus")]), value)
+    for name in ("reference", "auxiliary"):
+        arrays[name] = np.array(document[name], dtype=bool)
     _check_shapes(arrays)
+    if not arrays["auxiliary"].any():
+        del arrays["auxiliary"]
     return Case(
         name=str(document["name"]),
         base_mva=float(document["base_mva"]),
-        reference=np.array(document["reference"], dtype=bool),
         cost=tuple(GenCost(int(m), tuple(map(float, v))) for m, *v in document["cost"]),
         **arrays,
     )
@@ -443,7 +460,7 @@ def _case(document: Json) -> Case:
 
 def _check_shapes(arrays: dict[str, Floats]) -> None:
     """Refuse arrays of other lengths than their table's, and ends that are not buses."""
-    tables = {"bus_id": BUS_FIELDS, "f_bus": BRANCH_FIELDS, "gen_bus": GEN_FIELDS}
+    tables = {"bus_id": (*BUS_FIELDS, "auxiliary"), "f_bus": BRANCH_FIELDS, "gen_bus": GEN_FIELDS}
     for first, rest in tables.items():
         for name in (column for column in rest if column in arrays):
             if arrays[name].shape != (len(arrays[first]),):

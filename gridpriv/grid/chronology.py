@@ -271,7 +271,7 @@ def _storage_rows(case: Case, path: Path) -> Iterator[StorageEntry]:
     for row in rows:
         name = row.name("name")
         row.once(first_line, name, "storage")
-        bus = row.bus(case)[1]
+        bus = int(case.bus_id[row.bus(case)[0]])
         value = {key: row.number(key) for key in ("p_mw", "energy_mwh")}
         for key, default in OPTIONS.items():
             value[key] = row.number(key) if row.get(key) else default

@@ -218,6 +218,7 @@ def convert_net(net: Net, name: str | None = None) -> Conversion:
     case = _case(tables, branch, gen)
     in_case = set(case.bus_id.tolist())
     case_bus = {bus: number for bus, number in bus_of.items() if number in in_case}
+    case = replace(case, auxiliary=pp_tables.auxiliary_buses(case, bus_of))
     case = replace(
         case,
         own_band=np.stack(pp_tables.voltage_bands(net, case.bus_id, case_bus, own=True)),
@@ -244,7 +245,8 @@ def _names(net: Net, bus_of: dict[int, int], branch: Elements, gen: Elements) ->
         name = labels.get(element.table, {}).get(element.index, "")
         return f"{name} ({element.side})" if name and element.side else name
 
-    return SourceNames(name_of_bus, tuple(map(label, branch)), tuple(map(label, gen)))
+    joined = {bus: number for bus, number in bus_of.items() if bus != number}
+    return SourceNames(name_of_bus, tuple(map(label, branch)), tuple(map(label, gen)), joined)
 
 
 _ROW = re.compile(r"^(?:mpc\.)?(branch|generator|gencost|gen)(?: row)? (\d+): ")

@@ -19,11 +19,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gridpriv.core.arrays import Complexes, Floats
+from gridpriv.core.arrays import Bools, Complexes, Floats
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.grid.case import PIECEWISE, POLYNOMIAL, Case
 from gridpriv.grid.pandapower_json import Net, Ppc, column_of, frame, in_service, optional
 from gridpriv.grid.tables import DC_COLUMNS, DC_FROM, DC_PF, DC_PT, DC_STATUS, DC_TO
+from gridpriv.grid.zoning import place_auxiliary
 
 DEFAULT_BASE = 1.0
 """pandapower's default sn_mva; see :func:`base_power`."""
@@ -130,6 +131,12 @@ def bus_numbers(work: Net, n_ppc: int) -> tuple[dict[int, int], NDArray[np.int64
     ids[rows] = buses[smallest]
     ids[auxiliary] = int(work.bus.index.max()) + 1 + np.arange(len(auxiliary))
     return dict(zip(buses.tolist(), ids[at].tolist(), strict=True)), ids
+
+
+def auxiliary_buses(case: Case, bus_of: dict[int, int]) -> Bools | None:
+    """Return the buses of a case that no bus of the net has, (n,); None without any."""
+    added = ~np.isin(case.bus_id, list(bus_of.values()))
+    return added if added.any() else None
 
 
 def branch_elements(work: Net, ppc: Ppc) -> tuple[Element, ...]:
@@ -269,12 +276,10 @@ def bus_zones(net: Net, case: Case, bus_of: dict[int, int]) -> dict[str, tuple[s
     if "zone" not in net.bus:
         return {}
     named = sorted(net.bus["zone"].dropna().items(), reverse=True)
-    zone_name_of = {bus_of[bus]: str(name).strip() for bus, name in named if bus in bus_of}
-    for ends in case.bus_id[np.stack([case.f_bus, case.t_bus], axis=1)].tolist():
-        for here, there in (ends, ends[::-1]):
-            if here not in net.bus.index and there in zone_name_of:
-                zone_name_of.setdefault(here, zone_name_of[there])
-    zones = tuple(zone_name_of.get(int(bus), "") for bus in case.bus_id)
+    here = [(case.index_of.get(bus_of.get(bus, -1)), str(name).strip()) for bus, name in named]
+    zone_of = {index: name for index, name in here if index is not None}
+    place_auxiliary(case, zone_of)
+    zones = tuple(zone_of.get(index, "") for index in range(case.n_bus))
     return {"zone": zones} if all(zones) and len(set(zones)) > 1 else {}
 
 

@@ -408,6 +408,8 @@ def _case(answer: dict[str, Any], name: str) -> tuple[Case, tuple[FieldNote, ...
         names = SourceNames(by_bus, tuple(names["branch"]), tuple(names["gen"]))
     groups = {kind: tuple(values) for kind, values in answer["groups"].items()}
     case = case_from_tables(MatpowerTables(name, answer["base_mva"], bus, gen, branch))
-    case = replace(case, groups=groups, names=names)
+    auxiliary = np.array(answer["auxiliary"], dtype=bool)
+    added = auxiliary if auxiliary.any() else None
+    case = replace(case, groups=groups, names=names, auxiliary=added)
     notes = (note if isinstance(note, FieldNote) else FieldNote(**note) for note in answer["notes"])
     return case, (*notes, *grid_notes(case))

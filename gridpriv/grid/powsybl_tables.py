@@ -118,6 +118,17 @@ class Buses:
         last = int(numbered.max()) if len(numbered) else 0
         return pd.concat([numbered, pd.Series(last + 1 + np.arange(len(added)), added)]).astype(int)
 
+    def auxiliary(self) -> list[bool]:
+        """Return True for every bus that is not merged and can have no load.
+
+        These are the star points, and the points between the halves of tie lines.
+        """
+        lines = self.network.get_tie_lines()
+        inner = [f"star of {key}" for key in self.network.get_3_windings_transformers().index]
+        inner += [f"boundary of {key}" for key in lines.index]
+        loadable = np.bincount(self.root, ~self.frame.index.isin(inner), len(self.root)) > 0
+        return [not loadable[at] for at in self.numbers().index]
+
     def named(self) -> dict[int, str]:
         """Return the name of every bus: of the bus-breaker view where that has one, or its key."""
         inner, numbers = self.inner[~self.inner["bus_id"].duplicated()], self.numbers()
@@ -494,6 +505,8 @@ class PowsyblTables:
         Elements of the rows.
     loads : dict of int to list of str
         Identifiers of the loads in service at each bus.
+    auxiliary : list of bool
+        Buses that can have no load.
     """
 
     bus: Floats
@@ -505,6 +518,7 @@ class PowsyblTables:
     branch_ids: list[tuple[str, str]]
     gen_ids: list[tuple[str, str]]
     loads: dict[int, list[str]]
+    auxiliary: list[bool]
     base_mva: float = BASE_MVA
 
 
@@ -523,7 +537,8 @@ def network_tables(network: PowsyblNetwork) -> PowsyblTables:
         for at, key in gens.loads.items():
             loads.setdefault(int(numbers[buses.root[at]]), []).append(key)
         tables, ids = (buses.table(), branch, gens.table()), (branch_ids, gen_ids)
-        return PowsyblTables(*tables, sources, buses.groups(), notes, *ids, loads)
+        groups, auxiliary = buses.groups(), buses.auxiliary()
+        return PowsyblTables(*tables, sources, groups, notes, *ids, loads, auxiliary)
 
 
 def network_notes(network: PowsyblNetwork, joined: int, remote: int) -> tuple[FieldNote, ...]:

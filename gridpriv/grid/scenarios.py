@@ -7,6 +7,7 @@ Demand is read from CSV with a header line and units in the column names. There 
 - ``step,bus,pd_mw,qd_mvar``: consecutive rows form a step; other buses keep their demand.
 
 ``pd_mw`` or ``qd_mvar`` may be left out, as a column or as an empty cell: that demand is kept.
+Buses that closed switches join are one bus of the case: the sum of their rows is its demand.
 
 Contingencies are all outages of a kind, or are read from a file.
 """
@@ -139,7 +140,7 @@ def read_bus_demand(path: str | Path, case: Case) -> Floats:
     first_line: dict[str, int] = {}
     for row in rows:
         row.once(first_line, str(row.bus(case)[1]), "bus")
-        _apply(row, case, *demand)
+        _add(row, case, demand)
     if not first_line:
         raise InputError(f"{rows.label} names no bus: give one row per bus")
     return demand
@@ -257,17 +258,25 @@ def read_demand_series(path: str | Path, case: Case) -> DemandSeries:
             row.once(buses, str(row.bus(case)[1]), f"step {row['step']}: bus")
             changes.append((len(names) - 1, row))
     scale = np.array(factors or [1.0] * len(names)).reshape(-1, 1)
-    pd_new, qd_new = scale * case.pd, scale * case.qd
+    demand = np.full((2, len(names), case.n_bus), np.nan)
     for step, row in changes:
-        _apply(row, case, pd_new[step], qd_new[step])
+        _add(row, case, demand[:, step])
+    for values, own in zip(demand, (case.pd, case.qd), strict=True):
+        np.copyto(values, scale * own, where=np.isnan(values))
+    pd_new, qd_new = demand
     return DemandSeries(case, tuple(names), pd_new, qd_new, Path(path).name, tuple(factors))
 
 
-def _apply(row: CsvRow, case: Case, pd_new: Floats, qd_new: Floats) -> None:
-    index, _ = row.bus(case)
-    for column, values in zip(DEMANDS, (pd_new, qd_new), strict=True):
+def _add(row: CsvRow, case: Case, demand: Floats) -> None:
+    """Add a row's demand to that of its bus in (2, n), which is NaN before the first row."""
+    index, number = row.bus(case)
+    for column, values in zip(DEMANDS, demand, strict=True):
         if row.get(column):
-            values[index] = row.number(column) / case.base_mva
+            added = row.number(column) / case.base_mva
+            if added and not case.load_buses[index]:
+                point = f"bus {number} is a star point or an open line end, which has no load"
+                raise row.error(column, f"0: {point}")
+            values[index] = added + (0.0 if np.isnan(values[index]) else values[index])
 
 
 Kind = Literal["branch", "generator", "multiple"]

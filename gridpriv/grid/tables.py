@@ -113,13 +113,14 @@ class CsvRow(dict[str, str]):
         return value
 
     def bus(self, case: Case) -> tuple[int, int]:
-        """Return (index, number) of the row's bus."""
+        """Return (index, number) of the row's bus; a joined bus has the index of its case's bus."""
         text = self["bus"]
         plain = len(text) <= 16 and text.isascii() and text.isdecimal()
         number = int(text) if plain else -1
-        if number not in case.index_of:
+        known = case.names.joined.get(number, number)
+        if known not in case.index_of:
             raise self.error("bus", f"a bus in service of {case.name}")
-        return case.index_of[number], number
+        return case.index_of[known], number
 
     def name(self, column: str) -> str:
         """Return the name of a zone or a step."""

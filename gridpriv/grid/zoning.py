@@ -204,20 +204,37 @@ def read_zoning(path: str | Path, case: Case) -> Zoning:
 
 def _read_groups(file: Path, case: Case) -> dict[str, list[int]]:
     rows = CsvRows(file, "zone map", (("bus", "zone"), ()))
-    groups: dict[str, list[int]] = {}
+    zone_of: dict[int, str] = {}
     first_line: dict[str, int] = {}
     for row in rows:
         index, number = row.bus(case)
         row.once(first_line, str(number), "bus")
-        groups.setdefault(row.name("zone"), []).append(index)
-    missing = [bus for bus in map(str, case.bus_id.tolist()) if bus not in first_line]
+        name = row.name("zone")
+        if zone_of.setdefault(index, name) != name:
+            representative = case.bus_id[index]
+            raise row.error(
+                "zone", f"{zone_of[index]}, as closed switches join bus {representative}"
+            )
+    place_auxiliary(case, zone_of)
+    missing = [bus for at, bus in enumerate(map(str, case.bus_id.tolist())) if at not in zone_of]
     if missing:
         some = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
         raise InputError(
             f"{rows.label} misses {len(missing)} of the {case.n_bus} buses: {some}"
             "; add them to the map"
         )
+    groups: dict[str, list[int]] = {}
+    for index, name in zone_of.items():
+        groups.setdefault(name, []).append(index)
     return groups
+
+
+def place_auxiliary(case: Case, zone_of: dict[int, str]) -> None:
+    """Give auxiliary buses without a zone that of the first neighbour with one, in place."""
+    for ends in zip(case.f_bus.tolist(), case.t_bus.tolist(), strict=True):
+        for here, there in (ends, ends[::-1]):
+            if not case.load_buses[here] and there in zone_of:
+                zone_of.setdefault(here, zone_of[there])
 
 
 def write_zoning(zoning: Zoning, case: Case, path: str | Path) -> None:

@@ -5,7 +5,8 @@ A prior comes from installed capacity, or from an operator's file.
 From capacity: demand is :data:`LOAD_SHARE` of the grid's generating capacity, spread equally over
 its buses, at a reactive share of :data:`REACTIVE_SHARE`. The values are those of 25 published grids
 in zones (MATPOWER and PGLib-OPF, 9 to 2,869 buses): load over capacity 0.62 +- 0.17, a zone's
-demand over its equal share 1 +- 0.4, reactive over active demand 0.27 +- 0.11.
+demand over its equal share 1 +- 0.4, reactive over active demand 0.27 +- 0.11. Auxiliary buses of a
+source (star points, open line ends) have no demand, in the prior and in every estimate.
 
 A generator without a limit (pandapower's external grid) counts with the ratings of the branches at
 its bus; demand is :data:`RATED_SHARE` of them. The values are those of 37 published grids, mostly
@@ -79,7 +80,9 @@ class PublicDemand:
 
     def spread_of(self, buses: Ints) -> float:
         """Return the relative spread of the sum over some buses."""
-        return self.spread if self.own_spreads is None else float(self.own_spreads[buses].mean())
+        if self.own_spreads is None or not len(buses):
+            return self.spread
+        return float(self.own_spreads[buses].mean())
 
 
 def public_demand(case: Case, path: str | Path | None) -> PublicDemand:
@@ -112,15 +115,20 @@ def public_demand(case: Case, path: str | Path | None) -> PublicDemand:
     file, step = (Path(name), step) if name and not Path(path).exists() else (Path(path), "")
     if step or is_forecast(file):
         demand, spreads = read_forecast(file, case, step)
-        _check_expected(case, path, demand)
-        return PublicDemand(demand, float(spreads.mean()), spreads)
-    demand = read_bus_demand(path, case)
-    _check_expected(case, path, demand)
-    return PublicDemand(demand, FILE_SPREAD)
+        usual = float(spreads[case.load_buses].mean())
+        return PublicDemand(_checked(case, path, demand), usual, spreads)
+    return PublicDemand(_checked(case, path, read_bus_demand(path, case)), FILE_SPREAD)
 
 
-def _check_expected(case: Case, path: str | Path, demand: Floats) -> None:
-    """Raise :class:`InputError` naming buses missing in a file; warn of implausible demand."""
+def _checked(case: Case, path: str | Path, demand: Floats) -> Floats:
+    """Return the demand (2, n_bus) of a file, 0 at auxiliary buses; warn if it is implausible.
+
+    Raises
+    ------
+    InputError
+        Naming buses that the file misses.
+    """
+    demand = np.where(case.load_buses, demand, 0.0)
     missing = [int(bus) for bus in case.bus_id[~np.isfinite(demand).all(axis=0)]]
     if missing:
         some = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
@@ -129,6 +137,7 @@ def _check_expected(case: Case, path: str | Path, demand: Floats) -> None:
             "a prior needs pd_mw and qd_mvar of every bus in service"
         )
     warn_of_demand(replace(case, pd=demand[0], qd=demand[1]), f"public demand {path}")
+    return demand
 
 
 def _from_capacity(case: Case) -> PublicDemand:
@@ -145,7 +154,7 @@ def _from_capacity(case: Case) -> PublicDemand:
         )
         return PublicDemand(np.zeros((2, case.n_bus)), RATED_SPREAD)
     total = LOAD_SHARE * capacity[~unlimited].sum() + RATED_SHARE * capacity[unlimited].sum()
-    active = np.full(case.n_bus, total / case.n_bus)
+    active = total / max(1, int(case.load_buses.sum())) * case.load_buses
     spread = RATED_SPREAD if unlimited.any() else CAPACITY_SPREAD
     return PublicDemand(np.stack([active, REACTIVE_SHARE * active]), spread)
 
@@ -156,13 +165,14 @@ def zone_prior(zone: Zone, expected: PublicDemand) -> Prior:
     The spread is at least that of :data:`LEAST_SHARE` of the grid's mean bus, and 1 p.u. per bus
     where the grid's mean is 0: such a prior hardly changes an estimate.
     """
-    mean, spread = expected.mean[:, zone.own], expected.spread_of(zone.own)
+    loads = zone.network.case.load_buses[zone.own]
+    mean, spread = expected.mean[:, zone.own], expected.spread_of(zone.own[loads])
     typical = np.abs(expected.mean).mean(axis=1)
     typical = LEAST_SHARE * np.where(typical > 0, typical, typical[0])
     if not typical.any():
         typical = np.full(2, 1.0 / spread)
     size = np.maximum(np.abs(mean).sum(axis=1), typical * len(zone.own))
-    return Prior(mean.ravel(), spread * size, *zone_range(zone))
+    return Prior(mean.ravel(), spread * size, *zone_range(zone), loads)
 
 
 def zone_range(zone: Zone) -> tuple[Floats, Floats]:
@@ -205,6 +215,8 @@ MOST_LOADING = 0.9
 @dataclass(frozen=True, eq=False)
 class BusRanges:
     """Demand that a bus can have, from its generators, shunts and branches; public.
+
+    It is 0 at an auxiliary bus.
 
     Attributes
     ----------
@@ -255,7 +267,11 @@ def bus_ranges(case: Case) -> BusRanges:
         low[k] = np.minimum(np.bincount(case.gen_bus, least, n), rating) + given.min(axis=0)
         high[k] = np.maximum(np.bincount(case.gen_bus, most, n), -rating) + given.max(axis=0)
     reactive = MOST_DROP * added(1.0 / np.hypot(case.r, case.x))
-    return BusRanges(low, high, rating, np.where(np.isinf(rating), np.inf, reactive))
+    reactive = np.where(np.isinf(rating), np.inf, reactive)
+    low, high, rating, reactive = (
+        np.where(case.load_buses, limit, 0.0) for limit in (low, high, rating, reactive)
+    )
+    return BusRanges(low, high, rating, reactive)
 
 
 def capacity(case: Case) -> float:

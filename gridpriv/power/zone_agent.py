@@ -292,7 +292,8 @@ def public_proxy(zone: Zone) -> Floats:
     """Return a public estimate of the zone's demand: (p, q) of its own buses."""
     case = zone.network.case
     share = PROXY_SHARE[zone.network.objective.kind]
-    active = np.full(len(zone.own), share * capacity(case) / case.n_bus)
+    loads = case.load_buses
+    active = share * capacity(case) / max(1, int(loads.sum())) * loads[zone.own]
     return np.concatenate([active, PROXY_REACTIVE * active])
 
 

@@ -60,7 +60,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.core.errors import InputError
 from gridpriv.privacy.adjacency import DemandAdjacency, PowerFactors
 from gridpriv.privacy.mechanism import Mechanism
@@ -82,12 +82,16 @@ class Prior:
         Standard deviation of the sum of p, and of the sum of q.
     lower, upper : (2,)
         Public range of both sums.
+    loads : (n,) bool or None
+        Units that can have demand, by public data; None if all can. The estimate of another is its
+        mean.
     """
 
     mean: Floats
     spread: Floats
     lower: Floats
     upper: Floats
+    loads: Bools | None = None
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.mean).all() and (self.spread > 0).all()):
@@ -111,8 +115,10 @@ class Prior:
 
     def _half(self, half: int, mean: Floats) -> Sums:
         size = np.abs(np.split(self.mean, 2)[half])
-        typical = float(size.mean())
+        loads = np.ones(len(size), bool) if self.loads is None else self.loads
+        typical = float(size.sum()) / max(1, int(loads.sum()))
         scale = np.maximum(size, LEAST_SHARE * typical) if typical > 0 else np.ones_like(size)
+        scale = np.where(loads, scale, 0.0)
         return Sums(
             mean, scale, float(self.spread[half]), float(self.lower[half]), float(self.upper[half])
         )
@@ -153,13 +159,14 @@ class Sums:
     @property
     def shares(self) -> Floats:
         """Shares of the units in an error of the sum: proportional to their scales."""
-        return np.asarray(self.scale / self.scale.sum())
+        return np.asarray(self.scale / (self.scale.sum() or 1.0))
 
     @property
     def deviations(self) -> Floats:
         """Covariance (n, n) of the units' deviations, at relative size 1, given their sum."""
         variance = self.scale**2
-        return np.asarray(np.diag(variance) - np.outer(variance, variance) / variance.sum())
+        total = float(variance.sum()) or 1.0
+        return np.asarray(np.diag(variance) - np.outer(variance, variance) / total)
 
 
 LEAST_NOISE = 1e-12  # variance, relative to that of the estimated demand
@@ -427,7 +434,7 @@ class Observed:
         row = int(generator.choice(len(DEVIATIONS), p=known.weight))
         s, shares = DEVIATIONS[row], belief.shares
         value = belief.scale * generator.standard_normal(len(shares))
-        value -= value.sum() * belief.scale**2 / (belief.scale**2).sum()
+        value -= value.sum() * belief.scale**2 / ((belief.scale**2).sum() or 1.0)
         start = belief.mean + belief.spread * generator.standard_normal() * shares + s * value
         residual = self.released - self.matrix @ start - noise
         pull = known.vectors @ ((known.vectors.T @ residual) / known.size[row])

@@ -23,7 +23,8 @@ from gridpriv.zonal.settings import Adjacency
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gridpriv.core.arrays import Floats
+    from gridpriv.core.arrays import Floats, Ints
+    from gridpriv.grid.case import Case
     from gridpriv.grid.scenarios import DemandSeries
     from gridpriv.grid.zoning import Zoning
     from gridpriv.learning.forecast import Forecast
@@ -106,7 +107,8 @@ class DemandForecast:
         """
         import pandas as pd
 
-        members, case, result = self.zoning.members, self.series.case, self.forecast
+        case, result = self.series.case, self.forecast
+        members = load_members(case, self.zoning)
         order, sizes = np.concatenate(members), np.array([len(buses) for buses in members])
         least = LEAST_SHARE * np.abs(result.zone_mean).sum(axis=0) / sizes.sum()
         size = np.maximum(np.abs(result.zone_mean), least * sizes[:, None])
@@ -188,6 +190,12 @@ class DemandForecast:
         return rows
 
 
+def load_members(case: Case, zoning: Zoning) -> list[Ints]:
+    """Return the buses of every zone that can have load; all of a zone where none can."""
+    able = [members[case.load_buses[members]] for members in zoning.members]
+    return [some if len(some) else all_ for some, all_ in zip(able, zoning.members, strict=True)]
+
+
 def forecast_series(
     settings: Forecasting,
     series: DemandSeries,
@@ -239,7 +247,7 @@ def forecast_series(
         forecast = learning.forecast_demand(
             [
                 learning.History(zone, series.pd[:count, members], series.qd[:count, members])
-                for zone, members in zip(zoning.names, zoning.members, strict=True)
+                for zone, members in zip(zoning.names, load_members(case, zoning), strict=True)
             ],
             past,
             ahead,

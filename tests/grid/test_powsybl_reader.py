@@ -35,6 +35,19 @@ NETWORKS: dict[str, Callable[[], Any]] = {
 LARGEST_DIFFERENCE = 1e-6
 
 
+def test_only_star_points_and_points_inside_tie_lines_can_have_no_load() -> None:
+    case = case_from_powsybl(networks.create_micro_grid_be_network())
+    assert case.auxiliary is not None
+    named = [case.names.bus[bus] for bus in case.bus_id[case.auxiliary].tolist()]
+    assert len(named) == 1 and named[0].endswith("(star)")
+    boundary = [at for at, bus in enumerate(case.bus_id) if "(boundary)" in case.names.bus[bus]]
+    assert boundary and case.load_buses[boundary].all()
+    ties = case_from_powsybl(NETWORKS["tie lines"]())
+    assert ties.auxiliary is not None
+    assert all("(boundary)" in ties.names.bus[bus] for bus in ties.bus_id[ties.auxiliary].tolist())
+    assert case_from_powsybl(networks.create_ieee14()).auxiliary is None
+
+
 def solved(network: Any) -> tuple[Any, int]:
     """Return the buses in PowSyBl's load flow, and its slack bus."""
     gens, stated = network.get_generators(), network.get_extensions("slackTerminal")

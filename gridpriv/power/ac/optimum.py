@@ -460,9 +460,13 @@ def _projected(case: Case, norm: Norm, voltage: Complexes | None) -> tuple[Float
 
 
 def add_changes(model: AcModel, norm: Norm) -> tuple[Ints, Ints]:
-    """Add a change of every demand to the balances, and its norm to the objective."""
+    """Add a change of every demand to the balances, and its norm to the objective.
+
+    There is none at buses that can have no load.
+    """
     n, program = model.case.n_bus, model.program
-    p, q = (program.add_variables(n) for _ in "pq")
+    most = np.where(model.case.load_buses, np.inf, 0.0)
+    p, q = (program.add_variables(n, -most, most) for _ in "pq")
     program.add_linear(model.p_balance, p, 1.0)
     program.add_linear(model.q_balance, q, 1.0)
     if norm == 2:
