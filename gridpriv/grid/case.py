@@ -117,6 +117,9 @@ class Case:
     auxiliary : (n,) bool or None
         Buses that only a source's conversion adds: star points of three-winding transformers, open
         ends of lines. By the source's structure, which is public, no load can be at them.
+    fixed : dict of str to int
+        Number of the source's elements by kind, other than loads, whose fixed power is part of the
+        demand of buses (static generators, storage, DC lines).
     """
 
     name: str
@@ -159,6 +162,7 @@ class Case:
     rate_c: Floats | None = None
     own_band: Floats | None = None
     auxiliary: Bools | None = None
+    fixed: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for part in fields(self):
@@ -221,7 +225,10 @@ class Case:
         return digest.hexdigest()
 
     def scale_load(self, factor: float) -> Case:
-        """Return the case with every demand multiplied by ``factor``."""
+        """Return the case with the demand of every bus multiplied by ``factor``.
+
+        As in MATPOWER the power of :attr:`fixed` elements is part of it.
+        """
         if not np.isfinite(factor) or factor < 0:
             raise not_allowed("load_scale", factor, "a finite number, 0 or more")
         return replace(self, pd=self.pd * factor, qd=self.qd * factor)

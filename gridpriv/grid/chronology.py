@@ -481,7 +481,8 @@ def net_storages(case: Case, path: Path) -> tuple[Case, list[StorageEntry]]:
         values = {key: float(column[k]) for key, column in columns.items()}
         checked = _net_storage_values(values, label)
         entries.append(StorageEntry(name, int(case.bus_id[at[k]]), checked, values["min_e_mwh"]))
-    return replace(case, pd=pd, qd=qd), entries
+    fixed = {kind: count for kind, count in case.fixed.items() if kind != "storage unit"}
+    return replace(case, pd=pd, qd=qd, fixed=fixed), entries
 
 
 def _net_storage_values(row: Mapping[str, float], label: str) -> dict[str, float]:

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gridpriv.core.arrays import Complexes, Floats
+from gridpriv.core.arrays import Bools, Complexes, Floats
 from gridpriv.core.errors import InputError, missing_extra, not_allowed
 from gridpriv.grid import pandapower_tables as pp_tables
 from gridpriv.grid.case import Case, SourceNames
@@ -225,10 +225,21 @@ def convert_net(net: Net, name: str | None = None) -> Conversion:
         xy=pp_tables.bus_places(net, case, bus_of),
         groups=pp_tables.bus_zones(net, case, bus_of),
         names=_names(net, bus_of, branch, gen),
+        fixed={**case.fixed, **_fixed_elements(net, flexible, case_bus)},
     )
     notes = net_notes(net, case, bus_of, shunts)
     report = ReadReport(label, "pandapower net", notes)
     return Conversion(case, report, pp_tables.PandapowerLink(bus_of, branch, gen, shunts))
+
+
+def _fixed_elements(net: Net, flexible: Bools, bus_of: dict[int, int]) -> dict[str, int]:
+    """Return the number of elements at some buses whose fixed power is part of their demand."""
+    counts = {"static generator": 0, "storage unit": 0}
+    kinds = {"sgen": "static generator", "asymmetric_sgen": "static generator"}
+    for table, kind in (kinds | {"storage": "storage unit"}).items():
+        on = in_service(net, table) & (~flexible if table == "sgen" else True)
+        counts[kind] += int(frame(net, table)[on].get("bus", pd.Series()).isin(bus_of).sum())
+    return {kind: count for kind, count in counts.items() if count}
 
 
 def _names(net: Net, bus_of: dict[int, int], branch: Elements, gen: Elements) -> SourceNames:

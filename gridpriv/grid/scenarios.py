@@ -124,7 +124,8 @@ def override_demand(case: Case, path: str | Path) -> Case:
         if np.isnan(values).all():
             warn(f"demand file {path} gives no {name}: {kind} demand is the case's")
     pd_new, qd_new = np.where(np.isnan(demand), [case.pd, case.qd], demand)
-    return replace(case, pd=pd_new, qd=qd_new)
+    fixed = case.fixed if np.isnan(demand).any() else {}
+    return replace(case, pd=pd_new, qd=qd_new, fixed=fixed)
 
 
 def read_bus_demand(path: str | Path, case: Case) -> Floats:

@@ -231,7 +231,9 @@ def case_from_tables(tables: MatpowerTables) -> Case:
     bus = bus[bus[:, BUS_TYPE] != ISOLATED]
     bus_id = _integers(bus[:, BUS_I], "bus", "bus_i", tables.first_bus)
     known = {int(i) for i in all_ids}
-    bus[:, [PD, QD]] += _dc_demand(_columns(tables.dcline, "dcline", DC_COLUMNS), bus_id, known)
+    dcline = _columns(tables.dcline, "dcline", DC_COLUMNS)
+    bus[:, [PD, QD]] += _dc_demand(dcline, bus_id, known)
+    dc_lines = int((dcline[:, DC_STATUS] > 0).sum())
     index = {int(b): i for i, b in enumerate(bus_id)}
     f_id = _known(branch[:, F_BUS], "branch", "fbus", known)
     t_id = _known(branch[:, T_BUS], "branch", "tbus", known)
@@ -259,6 +261,7 @@ def case_from_tables(tables: MatpowerTables) -> Case:
         groups=_groups(bus),
         rate_b=_emergency(branch[:, RATE_B]) / base,
         rate_c=_emergency(branch[:, RATE_C]) / base,
+        fixed={"DC line": dc_lines} if dc_lines else {},
         **_values("bus", bus, base),
         **_values("branch", branch, base),
         **_values("gen", gen, base),

@@ -36,6 +36,7 @@ from scipy import sparse
 
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed, warn
+from gridpriv.core.text import counted
 from gridpriv.grid.case import Case
 from gridpriv.grid.network import Factors, islands, islands_by, laplacian
 from gridpriv.power.zone import Zone
@@ -362,8 +363,16 @@ def demand_questions(
         The zone whose demand alone the case has. Only a size above its limit is questioned, for a
         zone may have no load.
     """
+    questions = []
+    if load_scale != 1.0 and case.fixed:
+        fixed = ", ".join(counted(number, kind) for kind, number in case.fixed.items())
+        questions.append(
+            f"The load scale also multiplies the power of {fixed} of {case.name}, which is part of "
+            "its demand (as in MATPOWER). To scale loads alone, scale them in the case file, or "
+            "give the demand of every bus (--demand, or --series with step,bus,pd_mw,qd_mvar)."
+        )
     limit = capacity(case) if zone is None else min(capacity(case), zone_range(zone)[1][0])
-    most, questions = case.base_mva * limit, []
+    most = case.base_mva * limit
     owner = "grid" if zone is None else "zone"
     for name, unit, demand in (
         ("active demand pd_mw", "MW", case.pd),

@@ -374,7 +374,7 @@ class ProtectedCase:
             query = self.posterior.query.release
             drawn.append(PublishedDraw("demand at published prices", query, 1.0, "$/h"))
         adjacency, active = ready.rules.adjacency.protection(base), self.posterior.covariance[0]
-        variances = float(active.sum()), float(np.trace(active)) / len(active)
+        variances = float(active.sum()), float(np.trace(active)) / _load_buses(ready.case)
         total, bus = (math.sqrt(max(variance, 0.0)) for variance in variances)
         return CertificateContents(
             ready, str(adjacency), tuple(drawn), self.served, (total, bus), self.cost_range
@@ -583,7 +583,13 @@ def series_errors(horizon: Horizon) -> tuple[float, float]:
     total = error(np.ones((1, size))) ** 2 + change
     buses = error(np.eye(size)) ** 2 + change * float(shares @ shares)
     scale = math.sqrt(np.mean(np.square(horizon.series.scales or (1.0,))))
-    return scale * math.sqrt(total), scale * math.sqrt(buses / size)
+    loads = _load_buses(horizon.series.case)
+    return scale * math.sqrt(total), scale * math.sqrt(buses / loads)
+
+
+def _load_buses(case: Case) -> int:
+    """Return the number of buses that can have load, at least 1."""
+    return max(1, int(case.load_buses.sum()))
 
 
 def prepare_series(series: DemandSeries, settings: Settings) -> Horizon:

@@ -173,7 +173,11 @@ class ReleaseSchedule(Part):
 class Scenario(Part):
     """Changes to the case."""
 
-    load_scale: float = number(1.0, "factor on the demand of every bus", not_negative)
+    load_scale: float = number(
+        1.0,
+        "factor on the demand of every bus, with the fixed static generators in it",
+        not_negative,
+    )
     outage: tuple[str, ...] = several(
         "generator or branch out of service, gen:N or branch:N; N counts rows of a MATPOWER "
         "file, or elements in service of another format, from 1 (docs/howto/own-grid.md); "

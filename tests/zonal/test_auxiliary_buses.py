@@ -103,6 +103,10 @@ def test_a_published_case_has_no_demand_there(case: Case, release: str) -> None:
         np.testing.assert_array_equal(served.case.pd[4:], 0.0)
         np.testing.assert_array_equal(served.case.qd[4:], 0.0)
     assert (published.served.case.pd[:4] != 0.0).all()
+    variances = np.diag(published.posterior.covariance[0])
+    np.testing.assert_allclose(variances[4:], 0.0, atol=1e-15)
+    _, of_a_bus = published.contents.errors
+    assert of_a_bus == pytest.approx(np.sqrt(variances[:4].mean()))
 
 
 @pytest.mark.parametrize("norm", [1, 2, "box"])
