@@ -153,6 +153,10 @@ def shown(value: object) -> str:
     return str(value)
 
 
+UTC_OFFSETS = "give every step its UTC offset (2026-10-25T02:00+01:00)"
+"""Advice for times in a year in which clocks change."""
+
+
 def counted(number: int | None, noun: str) -> str:
     """Return a number with its noun: 1 zone, 2 buses, 3 branches."""
     ending = "" if number == 1 else "es" if noun.endswith(("s", "ch")) else "s"

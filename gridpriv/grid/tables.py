@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,9 +22,12 @@ from numpy.typing import NDArray
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, excerpt, not_allowed
 from gridpriv.core.files import LARGEST, read_text
+from gridpriv.core.text import UTC_OFFSETS
 from gridpriv.grid.case import MOST_DEMAND_MW, PIECEWISE, POLYNOMIAL, Case, GenCost
 
 LONGEST_NAME = 100
+LOCAL_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d(:\d\d){0,2}")
+"""A date and time without UTC offset: an hour is repeated when clocks are set back."""
 
 
 def shipped_rows(name: str) -> list[dict[str, str]]:
@@ -131,9 +135,11 @@ class CsvRow(dict[str, str]):
     def once(self, first_line: dict[str, int], key: str, kind: str) -> None:
         """Refuse a second row for the same bus or step."""
         if key in first_line:
+            clocks = LOCAL_TIME.fullmatch(self.get("step", ""))
+            advice = f", or, if clocks change here, {UTC_OFFSETS}" if clocks else ""
             raise InputError(
                 f"{self.label}: {kind} {key} is repeated (first on line {first_line[key]}); "
-                "leave one of the lines out"
+                f"leave one of the lines out{advice}"
             )
         first_line[key] = self.line
 

@@ -62,7 +62,7 @@ nonlinear (``network``): of it, too, only products with features are private.
 from __future__ import annotations
 
 import math
-import warnings
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -73,6 +73,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.text import UTC_OFFSETS
 from gridpriv.privacy.linear import GRID as STEP
 from gridpriv.privacy.linear import LARGEST, on_grid
 from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
@@ -509,32 +510,44 @@ def mape(actual: Floats, predicted: Floats) -> float:
 
 
 def dates_and_times(texts: Sequence[str], label: str) -> Any:
-    """Return the times of ISO 8601 texts as a pandas index.
+    """Return the times of ISO 8601 texts as a pandas index: in UTC where they have an offset.
 
     Raises
     ------
     InputError
-        Naming the first text that is not a time, or where time zones or offsets differ.
+        Naming the first text that is not a time, or where only some have an offset.
     """
     import pandas as pd
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of texts in two time zones, which are refused below
-        stamps = pd.to_datetime(list(texts), format="ISO8601", errors="coerce")
+    offsets = [_OFFSET.search(str(text)) is not None for text in texts]
+    stamps = pd.to_datetime(list(texts), format="ISO8601", errors="coerce", utc=any(offsets))
     if (unread := np.flatnonzero(stamps.isna())).size:
         raise InputError(
             f"{label} must be dates and times, such as 2026-01-31T17:00; "
             f"got {str(texts[int(unread[0])])!r}"
         )
-    if not isinstance(stamps, pd.DatetimeIndex):
-        raise InputError(f"{label} must be in one time zone: give all of them the same UTC offset")
+    if any(offsets) and not all(offsets):
+        raise InputError(f"{label} must all have a UTC offset, or none: give all of them one")
     return stamps
+
+
+_OFFSET = re.compile(r"([T ].*?)(?:Z|[+-]\d\d(?::?\d\d)?)$")
+
+
+def _local(times: Sequence[str]) -> Any:
+    """Return the local times of ISO 8601 texts as a pandas index, without their UTC offsets."""
+    import pandas as pd
+
+    return pd.DatetimeIndex(
+        pd.to_datetime([_OFFSET.sub(r"\1", t) for t in times], format="ISO8601")
+    )
 
 
 def calendar(times: Sequence[str]) -> Floats:
     """Return public features of time: harmonics of the day, of week-ends, and their products.
 
-    The first harmonic also drifts from day to day, as daylight does.
+    The first harmonic also drifts from day to day, as daylight does. Hours and days are local: with
+    UTC offsets, days on which clocks change have 23 or 25 hours.
 
     Parameters
     ----------
@@ -551,12 +564,15 @@ def calendar(times: Sequence[str]) -> Floats:
     gaps = np.diff(stamps.asi8) / 1e9
     if len(gaps) and (gaps[0] <= 0 or not (gaps == gaps[0]).all()):
         place = int(np.flatnonzero((gaps != gaps[0]) | (gaps <= 0))[0])
+        clocks = stamps.tz is None and abs(gaps[place] - gaps[0]) == 3600.0
+        advice = f"If clocks change here, {UTC_OFFSETS}. " if clocks else ""
         raise InputError(
             f"the history must have equal steps: {times[place + 1]} follows {times[place]}, where "
-            f"steps are {gaps[0]:g} s. Fill the gap, or start after it"
+            f"steps are {gaps[0]:g} s. {advice}Fill the gap, or start after it"
         )
-    hour = (stamps.hour + stamps.minute / 60.0).to_numpy(float)
-    weekend = (np.asarray(stamps.dayofweek) >= 5).astype(float)
+    local = _local(times)
+    hour = (local.hour + local.minute / 60.0).to_numpy(float)
+    weekend = (np.asarray(local.dayofweek) >= 5).astype(float)
     waves = [f(2.0 * math.pi * k * hour / 24.0) for k in (1, 2, 3) for f in (np.cos, np.sin)]
     drift = _days(stamps)
     products = [factor * wave for factor in (weekend, drift) for wave in waves[:2]]
@@ -585,7 +601,7 @@ def step_in_days(times: Sequence[str]) -> float:
 
 
 def following(times: Sequence[str], count: int) -> list[str]:
-    """Return the times of the steps after a history."""
+    """Return the times of the steps after a history, at the UTC offset of its last step."""
     import pandas as pd
 
     last, before = pd.Timestamp(times[-1]), pd.Timestamp(times[-2])

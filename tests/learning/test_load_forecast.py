@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.grid.library import load_case, zoning_of
-from gridpriv.grid.scenarios import DemandSeries
+from gridpriv.grid.scenarios import DemandSeries, read_demand_series
 from gridpriv.learning.forecast import (
     MOST_SHAPE,
     Forecast,
@@ -21,6 +21,7 @@ from gridpriv.learning.forecast import (
     _risk,
     calendar,
     correlated_steps,
+    following,
     forecast_demand,
     mape,
     orthonormal,
@@ -367,16 +368,52 @@ def test_a_missing_day_is_named():
 @pytest.mark.parametrize(
     ("times", "words"),
     [
-        (["2026-03-29T01:00+01:00", "2026-03-29T03:00+02:00"], "one time zone"),
-        (["2026-03-29T01:00", "2026-03-29T02:00+01:00"], "one time zone"),
+        (["2026-03-29T01:00", "2026-03-29T02:00+01:00"], "all have a UTC offset, or none"),
         (["2026-03-29T01:00", "31/03/2026 02:00"], "got '31/03/2026 02:00'"),
         (["2026-03-29T01:00", "NaT"], "got 'NaT'"),
     ],
 )
-def test_steps_of_other_formats_and_of_two_time_zones_are_refused(times, words):
+def test_steps_of_other_formats_and_some_without_an_offset_are_refused(times, words):
     with pytest.raises(InputError, match=words) as refused:
         calendar(times)
     assert "format=" not in str(refused.value)  # advice of pandas to programmers
+
+
+def clock_times(first, last):
+    """Return the hours of a zone with daylight saving time, with their UTC offsets."""
+    hours = pd.date_range(first, last, freq="h", tz="Europe/Berlin", inclusive="left")
+    return [hour.isoformat() for hour in hours]
+
+
+@pytest.mark.parametrize(
+    ("days", "hours"), [(("2026-03-27", "2026-04-01"), 119), (("2026-10-23", "2026-10-28"), 121)]
+)
+def test_clocks_may_change_in_a_history_with_utc_offsets(days, hours):
+    """Features are those of the local hour and day; a step is an hour of absolute time."""
+    times = clock_times(*days)
+    assert len(times) == hours
+    features = calendar(times)
+    local = np.array([int(time[11:13]) for time in times])
+    np.testing.assert_allclose(features[:, 0], np.cos(2 * np.pi * local / 24), atol=1e-12)
+    saturdays = [pd.Timestamp(time[:10]).dayofweek >= 5 for time in times]
+    np.testing.assert_array_equal(features[:, 6], saturdays)
+    ages = np.log2(recency(times)[-1] / recency(times)) * 7 * 24
+    np.testing.assert_allclose(ages, np.arange(hours)[::-1], atol=1e-9)
+    assert following(times, 1) == [clock_times(days[1], f"{days[1]}T01:00")[0]]
+
+
+def test_a_local_history_over_a_change_of_clocks_is_refused_with_what_to_do(tmp_path):
+    spring = [time[:19] for time in clock_times("2026-03-28", "2026-03-30")]
+    with pytest.raises(InputError, match=r"2026-03-29T03:00:00 follows .*T01:00:00, .*UTC offset"):
+        calendar(spring)
+    path = tmp_path / "autumn.csv"
+    autumn = "".join(f"{t[:16]},1\n" for t in clock_times("2026-10-25", "2026-10-26"))
+    path.write_text(f"step,load_scale\n{autumn}", encoding="utf-8")
+    with pytest.raises(InputError, match=r"step 2026-10-25T02:00 is repeated .* UTC offset"):
+        read_demand_series(path, load_case("case14"))
+    path.write_text("step,load_scale\n1,1\n1,1\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"leave one of the lines out$"):
+        read_demand_series(path, load_case("case14"))
 
 
 def write_history(path, case, steps, times=TIMES):
