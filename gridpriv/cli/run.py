@@ -49,6 +49,7 @@ def execute(args: argparse.Namespace) -> int:
     """Run, print the summary or the JSON document, write the folder."""
     from gridpriv.grid.scenarios import out_of_service
     from gridpriv.privacy.certificate import refuse_unprotected
+    from gridpriv.study.context import run_case
 
     settings = flags.run_settings(args)
     if settings.mechanism == "none" and (args.budget is not None or args.epsilon is not None):
@@ -93,7 +94,7 @@ def execute(args: argparse.Namespace) -> int:
             if not (args.json or args.quiet):
                 output.say(f"Set points written to {args.write}")
 
-    context.run(case, prepared, show, write)
+    run_case(context, case, prepared, show, write)
     return 0
 
 
@@ -247,6 +248,7 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
     import tempfile
 
     from gridpriv.report.plots import write_series_copies
+    from gridpriv.study.context import run_steps
 
     series = horizon.series
     with ExitStack() as stack:
@@ -254,7 +256,7 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
         values = (series.case, horizon.zoning, horizon.settings, horizon.seed, series)
         run_folder = stack.enter_context(context.open_folder(folder, *values))
         try:
-            context.series(horizon, run_folder)
+            run_steps(context, horizon, run_folder)
             run_folder.finish()
         except (BudgetError, SolverError):
             if run_folder.store.has_runs:

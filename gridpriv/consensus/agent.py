@@ -21,10 +21,9 @@ from gridpriv.consensus.schedules import Update
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import SolverError
 from gridpriv.core.threads import uninterrupted
-from gridpriv.privacy.kept import KeptReleases
 from gridpriv.privacy.linear import Disclosure
 from gridpriv.privacy.perturbation import NoiseRule, Perturbation, Target
-from gridpriv.privacy.release import Charging, Release
+from gridpriv.privacy.release import Charging, KeptReleases, Release
 from gridpriv.privacy.sensitivity import Norm, Sensitivity, reach
 
 
@@ -229,9 +228,10 @@ class AgentReleases:
         rules: AgentRules,
         streams: Streams,
         charge: Charging | None,
+        kept: KeptReleases | None = None,
     ) -> None:
-        self.problem, self.rules, self.streams, self.charge = problem, rules, streams, charge
-        self.kept: KeptReleases | None = None
+        self.problem, self.rules, self.streams = problem, rules, streams
+        self.charge, self.kept = charge, kept
         self.draw: Place | None = None
         self.estimate = data
         self.of_round: Counter[Release] = Counter()
@@ -389,6 +389,8 @@ class Agent:
         Called with every release before its noise is drawn; refusing raises.
     proxy : array, optional
         Public estimate of the data, for the warm start.
+    kept : KeptReleases, optional
+        Store of the released values.
 
     Attributes
     ----------
@@ -405,9 +407,10 @@ class Agent:
         streams: Streams,
         charge: Charging | None = None,
         proxy: Floats | None = None,
+        kept: KeptReleases | None = None,
     ) -> None:
         self.problem, self.shared, self.data = problem, shared, data
-        self.releases = AgentReleases(problem, data, rules, streams, charge)
+        self.releases = AgentReleases(problem, data, rules, streams, charge, kept)
         self._all_shared = bool(shared.all())
         start = problem.start()
         self.iterate = Iterate(start, start, np.zeros_like(start))

@@ -294,24 +294,42 @@ def forecast_demand(
         np.array([variance for _, variance in products]) / size**2,
     )
     relative = np.maximum(1.0 + shape @ features_ahead.T, 0.0)
-    fitted = np.maximum(1.0 + shape @ features.T, 0.0)
-    sampled = correlated * (weights**2 @ features**2), correlated * float(weights @ weights)
-    left, errors = max(1.0 - float(sampled[0].sum()) - sampled[1], LEAST_LEFT), []
+    fitted = np.array(sums)[:, None] * np.maximum(1.0 + shape @ features.T, 0.0)
+    if exact:
+        fitted = fitted.clip(-LARGEST, LARGEST)
+    sampling = correlated * (weights**2 @ features**2), correlated * float(weights @ weights)
+    errors = []
     for z, history in enumerate(histories):
-        coefficients = size[z] ** 2 * shape_errors[z]
-        fitted_demand = sums[z] * fitted[z]
-        if exact:
-            fitted_demand = fitted_demand.clip(-LARGEST, LARGEST)
-        gap = weights @ np.abs(history.p.sum(axis=1) - fitted_demand)
+        gap = weights @ np.abs(history.p.sum(axis=1) - fitted[z])
+        coefficients, level = size[z] ** 2 * shape_errors[z], levels[z][2]
         (gap,), variance = released(z, "spread", np.array([gap]))
-        level = levels[z][2]
         residual, ratio = _residual(float(gap), variance, level, coefficients, abs(size[z]))
-        # of the coefficients, from noise and, kept in part, from the residual
-        drawn = ratio * coefficients + residual / left * retention[z] ** 2 * sampled[0]
-        fixed = level + residual / left * (1.0 + sampled[1])
+        fixed, drawn = _sampled(residual, level, ratio * coefficients, retention[z], sampling)
         errors.append(np.sqrt(fixed + features_ahead**2 @ drawn))
     every = dict.fromkeys(names, tuple(releases.values()))
     return _assembled(levels, sums, relative, np.array(errors), every, epsilon)
+
+
+def _sampled(
+    residual: float,
+    level: float,
+    coefficients: Floats,
+    retention: float,
+    sampling: tuple[Floats, float],
+) -> tuple[float, Floats]:
+    """Return the expected squared errors of a level and of coefficients of a shape (K,).
+
+    Noise gives those of ``level`` and ``coefficients``. The ``residual`` E[r^2] of a finite history
+    adds to both, to coefficients for the part of them that is kept (``retention``).
+
+    Parameters
+    ----------
+    sampling : ((K,) float, float)
+        Variance of coefficients and level for a residual of 1.
+    """
+    shape, mean = sampling
+    left = residual / max(1.0 - float(shape.sum()) - mean, LEAST_LEFT)
+    return level + left * (1.0 + mean), coefficients + left * retention**2 * shape
 
 
 def _released(

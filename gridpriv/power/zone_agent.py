@@ -30,9 +30,8 @@ from gridpriv.power.prior import bus_ranges, capacity
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import compile_zone
 from gridpriv.power.zone import Zone, coordinates, within_limits_without_load
-from gridpriv.privacy.kept import KeptReleases
 from gridpriv.privacy.linear import Disclosure
-from gridpriv.privacy.release import Charging, Release
+from gridpriv.privacy.release import Charging, KeptReleases, Release
 
 if TYPE_CHECKING:
     from gridpriv.power.conic_block import ConicBlock
@@ -135,10 +134,8 @@ class ZoneAgent:
         self._warm_start.reset()
         self._last_solution = self._ac_block = self._previous_ac_block = self._block = None
         zone = self.problem.program.zone
-        self._agent = Agent(
-            self.problem, zone.demand, self.shared, rules, streams, charge, public_proxy(zone)
-        )
-        self._agent.releases.kept = kept
+        inputs = self.shared, rules, streams, charge, public_proxy(zone), kept
+        self._agent = Agent(self.problem, zone.demand, *inputs)
 
     @property
     def agent(self) -> Agent:

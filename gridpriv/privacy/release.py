@@ -1,12 +1,21 @@
-"""One release: its noise and its privacy cost, in one frozen object."""
+"""One release: its noise and its privacy cost, in one frozen object; and the values of releases.
+
+A stored value is on disk before it is used. An interrupted run uses it again: that is
+post-processing, so it is neither drawn nor charged a second time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import InputError
+from gridpriv.core.files import make_folder, read_sealed, remove, sealed, write_text
 from gridpriv.privacy.mechanism import Additive, Charge, Mechanism, Stream
 from gridpriv.privacy.sensitivity import Sensitivity
 
@@ -57,3 +66,64 @@ class Charging(Protocol):
     def __call__(self, owner: str, releases: Mapping[Release, int]) -> None:
         """Charge an owner's new releases."""
         ...
+
+
+@dataclass(frozen=True)
+class KeptReleases:
+    """Released values of a run that draws once, from their draw until the run is stored.
+
+    Files have mode 0600, also in a public folder: they are removed when it is finished.
+
+    Attributes
+    ----------
+    folder : Path
+    network : str
+        Digest of the grid without its demand.
+    owners : tuple of int
+        Keys of the zones, each with one value.
+    reuses : bool
+        True if the values are used again: then none is drawn or charged.
+    """
+
+    folder: Path
+    network: str
+    owners: tuple[int, ...]
+    reuses: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """True if the value of every zone is stored."""
+        return all(self._file(owner).exists() for owner in self.owners)
+
+    def begun(self) -> KeptReleases:
+        """Return the store for an attempt: it uses all values again, or removes the incomplete."""
+        if not self.complete:
+            remove(self.folder)
+        return replace(self, reuses=self.complete)
+
+    def value(self, owner: int, release: Release) -> Floats | None:
+        """Return the value of a zone's release; None if it is to be drawn.
+
+        Raises
+        ------
+        GridprivError
+            If values are reused, and this one is missing, damaged or of another release.
+        """
+        if not self.reuses:
+            return None
+        document = read_sealed(self._file(owner))
+        if document["release"] != self._identity(release):
+            raise InputError(f"{self.folder} has a release of another grid: name another folder")
+        return np.array(document["value"], dtype=float)
+
+    def keep(self, owner: int, release: Release, value: Floats) -> None:
+        """Store a released value; return when it is on disk."""
+        make_folder(self.folder)
+        document = {"release": self._identity(release), "value": value.tolist()}
+        write_text(self._file(owner), sealed(document), private=True)
+
+    def _file(self, owner: int) -> Path:
+        return self.folder / f"{owner}.json"
+
+    def _identity(self, release: Release) -> str:
+        return f"{release!r} on {self.network}"

@@ -26,9 +26,9 @@ from gridpriv.grid.zoning import Zoning
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.zonal.documents import PLAN_FILE
 from gridpriv.zonal.opening import RoundRecord
-from gridpriv.zonal.prepared import Prepared, Releases, zone_datasets
+from gridpriv.zonal.prepared import Prepared, zone_datasets
 from gridpriv.zonal.result import RunResult
-from gridpriv.zonal.run import Admit, Planned, default_transport, reference, run_prepared
+from gridpriv.zonal.run import Admit, Leave, Planned, default_transport, reference, run_prepared
 from gridpriv.zonal.settings import Settings
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from gridpriv.zonal.day import DayPlan
     from gridpriv.zonal.horizon import DemandEstimates, Horizon
 
-NO_ATTEMPTS: tuple[Releases, Releases] = ({}, {})
-"""Drawn and planned releases of a run without earlier attempts."""
 Progress = Callable[[str, int | None], AbstractContextManager[Callable[..., None]]]
 """From a label and a number of steps (None: unknown) to a display with ``advance(note)``."""
 
@@ -182,125 +180,142 @@ class RunContext:
         from gridpriv.study.run_folder import Runs, open_runs  # imports pandas
 
         runs = Runs(case, zoning, settings, seed, series, self.repeat(repeated))
-        ledger = ledger_identity(self.ledger, self.ledger_key)
-        return open_runs(folder, runs, public=self.public, resume=self.resume, ledger=ledger)
+        return open_runs(
+            folder,
+            runs,
+            public=self.public,
+            resume=self.resume,
+            ledger=ledger_identity(self.ledger, self.ledger_key),
+            stores=self.transport is None,
+        )
 
-    def run(
-        self,
-        case: Case,
-        prepared: Prepared,
-        show: Callable[[Json, bool], object] = lambda *_: None,
-        after: Callable[[RunResult], object] = lambda _: None,
-    ) -> RunResult | None:
-        """Run a prepared case with its baselines; None where the folder has it already.
-
-        Parameters
-        ----------
-        show : callable
-            Called with the run's document, and True if the run ended early.
-        after : callable
-            Called with the result before it is stored.
-        """
-        with ExitStack() as stack:
-            run_folder: RunFolder | None = None
-            earlier, kept = NO_ATTEMPTS, None
-            if self.out is not None:
-                values = (case, prepared.zoning, prepared.settings, prepared.seed)
-                run_folder = stack.enter_context(self.open_folder(self.out, *values))
-                if not run_folder.remaining():
-                    with self.progress(case.name, 0):
-                        self._finish(run_folder, show)
-                    return None
-                kept = run_folder.kept(prepared) if self.transport is None else None
-                earlier = run_folder.earlier().get(0, NO_ATTEMPTS)
-
-            load = time.perf_counter() - self.began
-
-            def store(result: RunResult) -> str | None:
-                timing = replace(result.timing, load=load, total=load + result.timing.total)
-                attempts = earlier
-                if run_folder is not None and run_folder.reuses:
-                    used = result.trace.releases
-                    attempts = run_folder.earlier(used).get(0, NO_ATTEMPTS)
-                result = replace(result, timing=timing).including(*attempts)
-                if run_folder is not None:
-                    _stored(run_folder, result)
-                    self._finish(run_folder)
-                show(result.as_dict(public=self.public), result.early is not None)
-                return run_folder.drawn() if run_folder is not None and result.early else None
-
-            zones = stack.enter_context(closing(self.zones(prepared.settings.workers)))
-            with ExitStack() as running:
-                charge, admit = None, None
-                if kept is None or not kept.reuses:
-                    charge, admit = running.enter_context(self.charging(case, prepared))
-                max_rounds = None if prepared.in_ac_rounds else prepared.settings.rounds
-                advance = running.enter_context(self.progress(case.name, max_rounds))
-                planned = None if run_folder is None else partial(run_folder.begin, 0)
-                result = run_prepared(
-                    prepared,
-                    watch=lambda r: advance(_round_note(r)),
-                    watch_ac=lambda r: advance(f"largest AC mismatch {r.primal:.2e}"),
-                    charge=charge,
-                    admit=admit if planned is None else in_turn(admit, planned),
-                    leave=store,
-                    transport=zones,
-                    kept=kept,
-                )
-            try:
-                if self.reference:
-                    result = _compared(result, zones)
-                after(result)
-            finally:  # the run is charged even if the comparison fails
-                store(result)
-        return result
-
-    def _finish(
-        self, run_folder: RunFolder, show: Callable[[Json, bool], object] = lambda *_: None
-    ) -> None:
-        """Finish the folder, write the readable copies and show the document."""
+    def finish(self, run_folder: RunFolder) -> Json | None:
+        """Finish the folder and write the readable copies; return the document, if any."""
         run_folder.finish()
-        document = self.copies(run_folder)
-        if document is not None:
-            show(document, False)
+        return self.copies(run_folder)
 
-    def series(self, horizon: Horizon, run_folder: RunFolder) -> None:
-        """Run every step of a series that its folder does not have, under one budget."""
-        remaining, once = run_folder.remaining(), horizon.released_once
-        case = horizon.series.case
-        if not remaining:
-            with self.progress(case.name, 0):
-                return
-        first = horizon.owned if once else horizon.prepared(remaining[0])
-        known = run_folder.known(horizon) if once else None
-        earlier = {} if once else run_folder.earlier()
-        draws = int(known is None) if once else len(remaining)
-        with ExitStack() as stack:
-            stack.enter_context(_stating_draws(run_folder))
-            plan = _planned(horizon, run_folder, known) if known is not None or not once else None
-            charge, admit = stack.enter_context(self.charging(case, first, draws))
-            advance = stack.enter_context(self.progress(case.name, len(remaining)))
-            for number in remaining:
-                with closing(self.zones(horizon.settings.workers)) as zones:
-                    if once and known is None:
-                        horizon.run_trial(number, zones)
-                        known = _drawn(horizon, run_folder, charge, admit)
-                        admit = None
-                        plan = _planned(horizon, run_folder, known)
-                    before = earlier.get(number, NO_ATTEMPTS)
-                    store = partial(_stored_step, run_folder, number, before, plan)
-                    begin = in_turn(admit, partial(run_folder.begin, number))
-                    result = horizon.run_step(
-                        number, charge, begin, store, transport=zones, estimates=known, plan=plan
-                    )
-                    admit = None  # the first step has been checked for all
-                    try:
-                        if self.reference:
-                            scale = horizon.settings.load_scale * horizon.series.scale(number)
-                            result = replace(result, reference=reference(result, scale, zones))
-                    finally:  # draws are stored even after an exception
-                        store(result)
-                advance(f"step {horizon.series.steps[number]}")
+
+def run_case(
+    context: RunContext,
+    case: Case,
+    prepared: Prepared,
+    show: Callable[[Json, bool], object] = lambda *_: None,
+    after: Callable[[RunResult], object] = lambda _: None,
+) -> RunResult | None:
+    """Run a prepared case with its baselines; None where the folder has it already.
+
+    Parameters
+    ----------
+    show : callable
+        Called with the run's document, and True if the run ended early.
+    after : callable
+        Called with the result before it is stored.
+    """
+    with ExitStack() as stack:
+        run_folder = None
+        if context.out is not None:
+            values = (case, prepared.zoning, prepared.settings, prepared.seed)
+            run_folder = stack.enter_context(context.open_folder(context.out, *values))
+            if not run_folder.remaining():
+                with context.progress(case.name, 0):
+                    if (document := context.finish(run_folder)) is not None:
+                        show(document, False)
+                return None
+        load = time.perf_counter() - context.began
+        store = partial(_store_run, context, run_folder, load, show)
+        zones = stack.enter_context(closing(context.zones(prepared.settings.workers)))
+        result = _run_rounds(context, case, prepared, run_folder, store, zones)
+        try:
+            if context.reference:
+                result = _compared(result, zones)
+            after(result)
+        finally:  # the run is charged even if the comparison fails
+            store(result)
+    return result
+
+
+def _run_rounds(
+    context: RunContext,
+    case: Case,
+    prepared: Prepared,
+    run_folder: RunFolder | None,
+    leave: Leave,
+    zones: Connect,
+) -> RunResult:
+    """Run a prepared case with charges and progress, from a stored release if any."""
+    kept = None if run_folder is None else run_folder.kept(prepared)
+    with ExitStack() as stack:
+        charge, admit = None, None
+        if kept is None or not kept.reuses:
+            charge, admit = stack.enter_context(context.charging(case, prepared))
+        max_rounds = None if prepared.in_ac_rounds else prepared.settings.rounds
+        advance = stack.enter_context(context.progress(case.name, max_rounds))
+        planned = None if run_folder is None else partial(run_folder.begin, 0)
+        return run_prepared(
+            prepared,
+            watch=lambda r: advance(_round_note(r)),
+            watch_ac=lambda r: advance(f"largest AC mismatch {r.primal:.2e}"),
+            charge=charge,
+            admit=admit if planned is None else in_turn(admit, planned),
+            leave=leave,
+            transport=zones,
+            kept=kept,
+        )
+
+
+def _store_run(
+    context: RunContext,
+    run_folder: RunFolder | None,
+    load: float,
+    show: Callable[[Json, bool], object],
+    result: RunResult,
+) -> str | None:
+    """Store and show a result that took ``load`` s to read; state draws at an early end."""
+    timing = replace(result.timing, load=load, total=load + result.timing.total)
+    result = replace(result, timing=timing)
+    if run_folder is not None:
+        result = run_folder.including(0, result)
+        _stored(run_folder, result)
+        context.finish(run_folder)
+    show(result.as_dict(public=context.public), result.early is not None)
+    return run_folder.drawn() if run_folder is not None and result.early else None
+
+
+def run_steps(context: RunContext, horizon: Horizon, run_folder: RunFolder) -> None:
+    """Run every step of a series that its folder does not have, under one budget."""
+    remaining, once = run_folder.remaining(), horizon.released_once
+    case = horizon.series.case
+    if not remaining:
+        with context.progress(case.name, 0):
+            return
+    first = horizon.owned if once else horizon.prepared(remaining[0])
+    known = run_folder.known(horizon) if once else None
+    draws = int(known is None) if once else len(remaining)
+    with ExitStack() as stack:
+        stack.enter_context(_stating_draws(run_folder))
+        plan = _planned(horizon, run_folder, known) if known is not None or not once else None
+        charge, admit = stack.enter_context(context.charging(case, first, draws))
+        advance = stack.enter_context(context.progress(case.name, len(remaining)))
+        for number in remaining:
+            with closing(context.zones(horizon.settings.workers)) as zones:
+                if once and known is None:
+                    horizon.run_trial(number, zones)
+                    known = _drawn(horizon, run_folder, charge, admit)
+                    admit = None
+                    plan = _planned(horizon, run_folder, known)
+                store = partial(_stored_step, run_folder, number, plan)
+                begin = in_turn(admit, partial(run_folder.begin, number))
+                result = horizon.run_step(
+                    number, charge, begin, store, transport=zones, estimates=known, plan=plan
+                )
+                admit = None  # the first step has been checked for all
+                try:
+                    if context.reference:
+                        scale = horizon.settings.load_scale * horizon.series.scale(number)
+                        result = replace(result, reference=reference(result, scale, zones))
+                finally:  # draws are stored even after an exception
+                    store(result)
+            advance(f"step {horizon.series.steps[number]}")
 
 
 def _stored(run_folder: RunFolder, result: RunResult) -> None:
@@ -313,14 +328,10 @@ def _stored(run_folder: RunFolder, result: RunResult) -> None:
 
 
 def _stored_step(
-    run_folder: RunFolder,
-    number: int,
-    earlier: tuple[Releases, Releases],
-    plan: DayPlan | None,
-    result: RunResult,
+    run_folder: RunFolder, number: int, plan: DayPlan | None, result: RunResult
 ) -> str | None:
-    """Store a step after its ``earlier`` attempts, with its plan; state draws at an early end."""
-    run_folder.add(number, result.including(*earlier), plan)
+    """Store a step after its earlier attempts, with its plan; state draws at an early end."""
+    run_folder.add(number, run_folder.including(number, result), plan)
     return run_folder.drawn() if result.early else None
 
 

@@ -34,9 +34,8 @@ from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.grid.zoning import Zoning
 from gridpriv.power.prior import public_demand
 from gridpriv.privacy.certificate import refuse_unprotected
-from gridpriv.privacy.kept import KeptReleases
 from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
-from gridpriv.privacy.release import Release
+from gridpriv.privacy.release import KeptReleases, Release
 from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.privacy.temporal import TemporalEstimate
 from gridpriv.study import record
@@ -59,6 +58,8 @@ RELEASED, TEMPORAL_COEFFICIENTS = "released", "temporal_coefficients"
 ONCE, EVERY = "once-drawn", "every step"
 
 Released = Mapping[str, Mapping[Release, int]]
+NO_ATTEMPTS: tuple[Released, Released] = ({}, {})
+"""Drawn and planned releases of a run without earlier attempts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +96,12 @@ class Runs:
         """The seed of the noise; secure noise has none."""
         return None if self.settings.noise == "secure" else self.seed
 
+    def kept(self, folder: Path) -> KeptReleases:
+        """Return the store of the zones' released values in a folder."""
+        network = public_network(self.case.without(self.settings.outage)).fingerprint
+        keys = tuple(int(self.case.bus_id[own].min()) for own in self.zoning.members)
+        return KeptReleases(folder / KEPT, network, keys)
+
 
 class RunFolder:
     """A folder of runs, locked by this process (:func:`open_runs`).
@@ -103,6 +110,8 @@ class RunFolder:
     ----------
     repeats : bool
         True if a repeated run draws the same noise and is not charged: it then has no new release.
+    stores : bool
+        True if zones can store their released values in the folder: they work on this machine.
 
     Attributes
     ----------
@@ -110,9 +119,11 @@ class RunFolder:
         True if the run continues from its stored release: it is not drawn or charged again.
     """
 
-    def __init__(self, store: Store, runs: Runs, *, repeats: bool) -> None:
+    def __init__(self, store: Store, runs: Runs, *, repeats: bool, stores: bool) -> None:
         self.store, self.runs, self._repeats = store, runs, repeats
+        self._stores = stores and not repeats
         self._finished: Study | None = None
+        self._earlier: dict[int, tuple[Released, Released]] | None = None
         self.reuses = False
 
     def kept(self, prepared: Prepared) -> KeptReleases | None:
@@ -121,20 +132,37 @@ class RunFolder:
         If some zones have not stored their release, all of them draw again.
         """
         once = prepared.rules.noise is not None and prepared.rules.perturbation == DRAWN_ONCE
-        if self._repeats or not once:
+        if not (self._stores and once):
             return None
-        self.reuses, folder = _all_kept(self.store.folder, self.runs), self.store.folder / KEPT
-        if not self.reuses:
-            remove(folder)
-        return KeptReleases(folder, public_network(prepared.case).fingerprint, self.reuses)
+        kept = self.runs.kept(self.store.folder).begun()
+        self.reuses = kept.reuses
+        return kept
+
+    def resumption(self, ledger: str) -> str:
+        """Return the effect of the same command with ``--resume``, as the end of a sentence."""
+        does = "starts the run again" if self.runs.series is None else "goes on from there"
+        if self._stores and self.runs.kept(self.store.folder).complete:
+            return f"{does}, from its stored release"
+        study, statuses = read_study(self.store.folder), self.store.stored().values()
+        lost = releases_in(study)[2] and RELEASED not in study.tables
+        if self._repeats or not lost or (statuses and "failed" not in statuses):
+            return does
+        charges = " and charges" if ledger else ""
+        room = ": the grant must have room for both" if ledger else ""
+        return f"{does}, and draws{charges} the interrupted releases again{room}"
 
     def remaining(self) -> list[int]:
         """Return the numbers of the remaining runs."""
         done = {run for run, status in self.store.stored().items() if status == "done"}
         return [n for n in range(len(self.runs.steps)) if _run(n) not in done]
 
-    def earlier(self, present: Released | None = None) -> dict[int, tuple[Released, Released]]:
-        """Return the drawn and the planned releases of earlier attempts, by run.
+    def including(self, number: int, result: RunResult) -> RunResult:
+        """Return the result with the releases of earlier attempts at its run in its totals."""
+        earlier = self.attempts(result.trace.releases) if self.reuses else self._earlier
+        return result.including(*(earlier or {}).get(number, NO_ATTEMPTS))
+
+    def attempts(self, present: Released | None = None) -> dict[int, tuple[Released, Released]]:
+        """Return the drawn and the planned releases of the stored attempts, by run.
 
         A repeated draw is no further release.
 
@@ -146,6 +174,8 @@ class RunFolder:
         rows = _release_rows(read_study(self.store.folder))
         if self._repeats or rows.empty:
             return {}
+        if "step" in rows:  # a release for all steps is no step's
+            rows = rows[rows["step"] != EVERY]
         attempts = {int(run): of_run.to_dict("records") for run, of_run in rows.groupby("run")}
         less = present or {}
         return {
@@ -159,6 +189,8 @@ class RunFolder:
         They are those of a run, or (None) a series' release for all steps.
         """
         if number is not None:
+            if self._earlier is None:
+                self._earlier = self.attempts()
             self.store.forget([_run(number)])
             remove(self.store.folder / RUN_FILE)
         if not (self._repeats or self.reuses):
@@ -263,7 +295,7 @@ class RunFolder:
 
 @contextmanager
 def open_runs(
-    folder: Path, runs: Runs, *, public: bool, resume: bool, ledger: str
+    folder: Path, runs: Runs, *, public: bool, resume: bool, ledger: str, stores: bool = True
 ) -> Iterator[RunFolder]:
     """Lock a folder for a run or series; start it, or continue it.
 
@@ -275,6 +307,8 @@ def open_runs(
         Go on with what the folder holds.
     ledger : str
         Identity of the ledger that is charged for every attempt at a run; empty without one.
+    stores : bool
+        True if the zones work on this machine and can store their released values.
 
     Raises
     ------
@@ -289,18 +323,11 @@ def open_runs(
     network = partial(network_rows, {(runs.case.name, ""): drawn})
     repeats = runs.known_seed is not None and not ledger
 
+    def run_folder(store: Store) -> RunFolder:
+        return RunFolder(store, runs, repeats=repeats, stores=stores)
+
     def resumes(store: Store) -> str:
-        does = "starts the run again" if runs.series is None else "goes on from there"
-        study = read_study(folder)
-        if _all_kept(folder, runs):
-            return f"{does}, from its stored release"
-        statuses = store.stored().values()
-        lost = releases_in(study)[2] and RELEASED not in study.tables
-        if repeats or not lost or (statuses and "failed" not in statuses):
-            return does
-        charges = " and charges" if ledger else ""
-        room = ": the grant must have room for both" if ledger else ""
-        return f"{does}, and draws{charges} the interrupted releases again{room}"
+        return run_folder(store).resumption(ledger)
 
     with open_store(folder, manifest, resume=resume, common=network, resumes=resumes) as store:
         if public:
@@ -311,7 +338,7 @@ def open_runs(
                 "seed", runs.known_seed, f"{recorded}, with which the {runs.kind} was begun"
             )
         try:
-            yield RunFolder(store, runs, repeats=repeats)
+            yield run_folder(store)
         finally:
             if public and not store.has_runs:
                 remove(_unfinished(folder))
@@ -323,11 +350,6 @@ def run_document(folder: Path) -> Json | None:
         return read_sealed(folder / RUN_FILE)
     except FileNotFoundError:
         return None
-
-
-def _all_kept(folder: Path, runs: Runs) -> bool:
-    """Return True if every zone of a run has stored its release."""
-    return len(list((folder / KEPT).glob("*.json"))) == runs.zoning.n_zone
 
 
 def _unfinished(folder: Path) -> Path:

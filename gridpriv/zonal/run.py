@@ -53,9 +53,8 @@ from gridpriv.power.objective import AcObjective, generation_cost
 from gridpriv.power.zone import flat_start
 from gridpriv.power.zone_agent import ZoneAgent, ZoneAgentFactory, ZoneOutcome
 from gridpriv.privacy.certificate import all_planned
-from gridpriv.privacy.kept import KeptReleases
 from gridpriv.privacy.noise import NoiseStreams
-from gridpriv.privacy.release import Charging, Release
+from gridpriv.privacy.release import Charging, KeptReleases, Release
 from gridpriv.zonal.documents import Baselines, Timing
 from gridpriv.zonal.opening import (
     PublicInputs,

@@ -19,7 +19,7 @@ from gridpriv.cli.main import main
 from gridpriv.core.files import sealed
 from gridpriv.core.store import read_manifest
 from gridpriv.grid.library import shipped_folder
-from gridpriv.study.context import RunContext
+from gridpriv.study.context import RunContext, run_case
 from gridpriv.zonal.prepared import prepare
 
 
@@ -596,7 +596,7 @@ def test_progress_has_a_total_where_the_number_of_rounds_is_known(
 
     settings = gridpriv.make_settings(seed=1, planning=planning)
     ready = prepare(case, gridpriv.shipped_zoning(case), settings)
-    RunContext(progress=progress, reference=False).run(case, ready)
+    run_case(RunContext(progress=progress, reference=False), case, ready)
     assert totals == [total]
 
 

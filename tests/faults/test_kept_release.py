@@ -6,9 +6,11 @@ import json
 import os
 import shutil
 import stat
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,15 @@ import pytest
 
 import gridpriv
 from gridpriv.cli.main import main
+from gridpriv.consensus.transport import in_process
+from gridpriv.core.errors import GridprivWarning
 from gridpriv.core.files import atomic_file, is_temporary
 from gridpriv.core.store import Store
-from gridpriv.privacy.kept import KeptReleases
 from gridpriv.privacy.ledger import Ledger, read_book
 from gridpriv.privacy.mechanism import KNorm, SecureKNorm
+from gridpriv.privacy.release import KeptReleases
 from gridpriv.study import run_folder
+from gridpriv.study.context import RunContext, run_case
 from gridpriv.study.run_folder import KEPT, RunFolder
 from gridpriv.zonal import run as run_module
 from gridpriv.zonal.prepared import zone_datasets
@@ -185,6 +190,41 @@ def test_a_stored_release_of_another_grid_is_refused_and_nothing_is_drawn(
     assert run_in_child((*words, "--resume"), "", draws) in (2, 3)
     assert set(charges_of(ledger).values()) == {1}
     assert len(draws.read_text().splitlines()) == ZONES
+
+
+def test_the_value_of_another_zone_is_not_the_one_that_is_missing(tmp_path: Path) -> None:
+    """As many files as zones, but one of them is of no zone: all zones draw again."""
+    draws, ledger, out = tmp_path / "draws", tmp_path / "l", tmp_path / "out"
+    words = (*RUN, "--noise", "secure", *granted(ledger, 4.001), "--out", str(out))
+    assert run_in_child(words, "redispatch 1", draws) == KILLED
+    next((out / KEPT).glob("*.json")).rename(out / KEPT / "99.json")
+    assert run_in_child((*words, "--resume"), "", draws) == 0
+    assert set(charges_of(ledger).values()) == {2}
+    assert json.loads((out / "run.json").read_text())["privacy"]["total_pure"] == pytest.approx(4.0)
+
+
+def test_a_run_on_other_machines_does_not_promise_the_stored_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a transport of the caller's, zones neither store nor reuse their releases."""
+    settings = gridpriv.make_settings(coordination="central", budget="total:2", noise="secure")
+    case = gridpriv.load_case("case14")
+    zoning = gridpriv.shipped_zoning(case)
+    assert zoning is not None
+    prepared = gridpriv.prepare(case, zoning, settings)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_module, "_redispatched", interrupted)
+    here = RunContext(out=tmp_path / "out", resume=True)
+    for context, promised in ((here, True), (replace(here, transport=in_process), False)):
+        with pytest.raises(KeyboardInterrupt) as ended, warnings.catch_warnings():
+            warnings.simplefilter("ignore", GridprivWarning)
+            run_case(context, case, prepared)
+        hint = " ".join(ended.value.__notes__)
+        assert ("from its stored release" in hint) == promised
+        assert ("draws the interrupted releases again" in hint) != promised
 
 
 def test_a_file_that_was_not_completed_is_no_stored_release(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from gridpriv.consensus import coordinator
 from gridpriv.core.store import read_manifest, read_study
 from gridpriv.grid.scenarios import FORECAST
 from gridpriv.privacy.accounting import total_epsilon
-from gridpriv.privacy.kept import KeptReleases
 from gridpriv.privacy.mechanism import Charge
+from gridpriv.privacy.release import KeptReleases
 from gridpriv.study.run_folder import RunFolder
 from gridpriv.zonal import run as zonal_run
 
