@@ -2,7 +2,7 @@
 
     python benchmarks/release_costs.py measure rows.csv [--seeds N] [--cases A,B]
     python benchmarks/release_costs.py table rows.csv docs/where-a-release-pays.csv
-    python benchmarks/release_costs.py figure rows.csv figure.png
+    python benchmarks/release_costs.py figure docs/where-a-release-pays.csv figure.png
 
 ``measure`` appends a row per run and skips rows of the file, so it can be stopped and restarted.
 Coordination is central: the cost of rounds is not part of the comparison.
@@ -190,33 +190,39 @@ def figures(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw(table: pd.DataFrame, path: Path) -> None:
-    """Draw one panel per grid: the automatic release and the prior-only baseline."""
+    """Draw one panel per case of the CSV file: the automatic release and prior-only."""
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogLocator
 
     figure, axes = plt.subplots(2, 4, figsize=(11, 5.2), sharex=True, constrained_layout=True)
     colors = dict(zip(PRIORS, ("#0b5fa5", "#d1730f", "#3d8c40"), strict=True))
-    for ax, grid in zip(axes.flat, GRIDS, strict=True):
-        here = table[table["grid"] == grid]
+    cases = table["case"].unique()
+    for ax, case in zip(axes.flat, cases, strict=False):
         for prior, color in colors.items():
-            at = here[here["prior"] == prior]
-            line = at[at["method"] == "auto"].sort_values("noise")
-            silent = at[at["method"] == "prior-only"]["over"]
-            ax.plot(line["noise"], line["over"].clip(lower=FLOOR), "o-", color=color, ms=3.5)
-            if len(silent) and not np.isnan(silent.iloc[0]):
-                ax.axhline(max(silent.iloc[0], FLOOR), color=color, ls="--", lw=1)
-        ax.set(title=grid, xscale="log", yscale="log")
+            line = table[(table["case"] == case) & (table["prior"] == prior)]
+            costs = line["auto_percent"].clip(lower=FLOOR)
+            ax.plot(line["noise_mw"], costs, "o-", color=color, ms=3.5)
+            ax.axhline(max(line["prior_only_percent"].iloc[0], FLOOR), color=color, ls="--", lw=1)
+        ax.set(title=case, xscale="log", yscale="log", xlabel="noise: 2 beta / epsilon (MW)")
         ax.set_xticks(NOISES, [str(noise) for noise in NOISES])
+        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.yaxis.set_major_formatter("{x:g}")
         ax.minorticks_off()
         ax.grid(alpha=0.25)
-    for ax in axes[-1]:
-        ax.set_xlabel("noise: 2 beta / epsilon (MW)")
+        ax.tick_params(labelbottom=True)
     for ax in axes[:, 0]:
         ax.set_ylabel("cost over noise-free (%)")
-    handles = [plt.Line2D([], [], color=c, label=f"prior: {p}") for p, c in colors.items()]
+    for ax in axes.flat[len(cases) :]:
+        ax.axis("off")
+    labels = ("capacity", "forecast, 10 % error", "forecast, 30 % error")
+    handles = [
+        plt.Line2D([], [], color=color, label=f"prior: {label}")
+        for color, label in zip(colors.values(), labels, strict=True)
+    ]
     grey = {"color": "0.3"}
-    handles.append(plt.Line2D([], [], marker="o", ms=3.5, label="released (auto)", **grey))
-    handles.append(plt.Line2D([], [], ls="--", label="prior-only, epsilon = 0", **grey))
-    figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False)
+    handles.append(plt.Line2D([], [], marker="o", ms=3.5, label="private release (auto)", **grey))
+    handles.append(plt.Line2D([], [], ls="--", label="prior-only (epsilon = 0)", **grey))
+    axes.flat[-1].legend(handles=handles, loc="center", frameon=False)
     figure.savefig(path, dpi=150)
 
 
@@ -233,11 +239,10 @@ def main() -> None:
     if args.do == "measure":
         measure(args.rows, args.cases.split(","), args.seeds)
         return
-    table = cost_table(args.rows)
     if args.do == "figure":
-        draw(table, args.out)
+        draw(pd.read_csv(args.rows), args.out)
     else:
-        figures(table).to_csv(args.out, index=False, float_format="%.3g")
+        figures(cost_table(args.rows)).to_csv(args.out, index=False, float_format="%.3g")
 
 
 if __name__ == "__main__":
