@@ -117,6 +117,9 @@ class Case:
     auxiliary : (n,) bool or None
         Buses that only a source's conversion adds: star points of three-winding transformers, open
         ends of lines. By the source's structure, which is public, no load can be at them.
+    following : (g,) bool or None
+        Grid-following generators (static generators of pandapower). An outage that leaves an island
+        without another generator stops them, as there is no voltage to follow.
     fixed : dict of str to int
         Number of the source's elements by kind, other than loads, whose fixed power is part of the
         demand of buses (static generators, storage, DC lines).
@@ -162,6 +165,7 @@ class Case:
     rate_c: Floats | None = None
     own_band: Floats | None = None
     auxiliary: Bools | None = None
+    following: Bools | None = None
     fixed: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -209,6 +213,11 @@ class Case:
         return np.ones(self.n_bus, bool) if self.auxiliary is None else ~self.auxiliary
 
     @cached_property
+    def forming(self) -> Bools:
+        """Generators that are not grid-following, (g,)."""
+        return np.ones(self.n_gen, bool) if self.following is None else ~self.following
+
+    @cached_property
     def index_of(self) -> dict[int, int]:
         """Map from the source's bus number to the bus index."""
         return {int(bus): i for i, bus in enumerate(self.bus_id)}
@@ -236,7 +245,8 @@ class Case:
     def without(self, outages: tuple[str, ...]) -> Case:
         """Return the case with generators and branches out of service.
 
-        A bus that loses all its generators has its own voltage band.
+        A bus that loses all its generators has its own voltage band. Grid-following generators
+        that lose all others of their island are out of service, too.
 
         Parameters
         ----------
@@ -257,6 +267,9 @@ class Case:
                 raise not_allowed("outage", outage, f"{kind} rows in service, 1 to {rows.max()}")
             keep[kind][hit] = False
         rest = case_of(self, np.arange(self.n_bus), *map(np.flatnonzero, keep.values()))
+        if rest.following is not None:
+            keep["gen"][keep["gen"]] = _follow_another(rest)
+            rest = case_of(self, np.arange(self.n_bus), *map(np.flatnonzero, keep.values()))
         if rest.own_band is None:
             return rest
         lost = np.setdiff1d(self.gen_bus, rest.gen_bus)
@@ -284,9 +297,20 @@ def case_of(case: Case, buses: Ints, branches: Ints, gens: Ints, **changed_field
     changes["cost"] = tuple(case.cost[g] for g in gens.tolist()) if case.cost else ()
     changes["groups"] = {k: tuple(v[i] for i in buses.tolist()) for k, v in case.groups.items()}
     changes["xy"] = None if case.xy is None else case.xy[buses]
+    changes["following"] = None if case.following is None else case.following[gens]
     changes["auxiliary"] = None if case.auxiliary is None else case.auxiliary[buses]
     changes["own_band"] = None if case.own_band is None else case.own_band[:, buses]
     return replace(case, **changes | changed_fields)
+
+
+def _follow_another(case: Case) -> Bools:
+    """Return the generators (g,) of islands with one that is not grid-following."""
+    from scipy.sparse import coo_array  # slow to import, and only needed after outages
+    from scipy.sparse.csgraph import connected_components
+
+    links = coo_array((np.ones(case.n_branch), (case.f_bus, case.t_bus)), shape=(case.n_bus,) * 2)
+    island = connected_components(links, directed=False)[1][case.gen_bus]
+    return np.isin(island, island[case.forming & (case.pmax > 0)])
 
 
 def emergency_ratings(case: Case, branches: NDArray[Any]) -> dict[str, Floats]:
@@ -404,8 +428,9 @@ OPEN = {  # limits that may be missing, and their value then
     "qmin": -math.inf,
     "qmax": math.inf,
 }
+MASKS = ("auxiliary", "following")
 STATE = {"pd": 0.0, "qd": 0.0, "vm": 1.0, "va": 0.0, "vg": 1.0, "pg": 0.0}
-KEYS = ("format", "name", "base_mva", *WHOLE, *REAL, *OPEN, "reference", "auxiliary", "cost")
+KEYS = ("format", "name", "base_mva", *WHOLE, *REAL, *OPEN, "reference", *MASKS, "cost")
 
 
 def public_network(case: Case) -> Case:
@@ -422,7 +447,7 @@ def network_text(case: Case) -> str:
     document |= {name: getattr(case, name).tolist() for name in (*WHOLE, *REAL, "reference")}
     for name, none in OPEN.items():
         document[name] = [None if v == none else v for v in getattr(case, name).tolist()]
-    document["auxiliary"] = (~case.load_buses).tolist()
+    document |= {"auxiliary": (~case.load_buses).tolist(), "following": (~case.forming).tolist()}
     document["cost"] = [[cost.model, *cost.values] for cost in case.cost]
     lines = (f"{json.dumps(key)}: {json.dumps(document[key])}" for key in KEYS)
     return "{\n" + ",\n".join(lines) + "\n}\n"
@@ -452,11 +477,10 @@ def _case(document: Json) -> Case:
     sizes = {"pd": "bus_id", "qd": "bus_id", "vm": "bus_id", "va": "bus_id"}
     for name, value in STATE.items():
         arrays[name] = np.full(len(arrays[sizes.get(name, "gen_bus")]), value)
-    for name in ("reference", "auxiliary"):
+    for name in ("reference", *MASKS):
         arrays[name] = np.array(document[name], dtype=bool)
     _check_shapes(arrays)
-    if not arrays["auxiliary"].any():
-        del arrays["auxiliary"]
+    arrays |= {name: arrays[name] if arrays[name].any() else None for name in MASKS}
     return Case(
         name=str(document["name"]),
         base_mva=float(document["base_mva"]),
@@ -467,7 +491,11 @@ def _case(document: Json) -> Case:
 
 def _check_shapes(arrays: dict[str, Floats]) -> None:
     """Refuse arrays of other lengths than their table's, and ends that are not buses."""
-    tables = {"bus_id": (*BUS_FIELDS, "auxiliary"), "f_bus": BRANCH_FIELDS, "gen_bus": GEN_FIELDS}
+    tables = {
+        "bus_id": (*BUS_FIELDS, "auxiliary"),
+        "f_bus": BRANCH_FIELDS,
+        "gen_bus": (*GEN_FIELDS, "following"),
+    }
     for first, rest in tables.items():
         for name in (column for column in rest if column in arrays):
             if arrays[name].shape != (len(arrays[first]),):

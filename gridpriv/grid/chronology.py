@@ -311,6 +311,7 @@ def _with_generators(
     def grown(name: str, values: object) -> np.ndarray:
         return np.concatenate([getattr(case, name), np.broadcast_to(np.asarray(values), count)])
 
+    following = None if case.following is None else grown("following", False)
     free = GenCost(POLYNOMIAL, (0.0, 0.0))
     return replace(
         case,
@@ -323,6 +324,7 @@ def _with_generators(
         pg=grown("pg", 0.0),
         gen_row=grown("gen_row", first + np.arange(count)).astype(np.int64),
         cost=(*case.cost, *([free] * count)) if case.cost else (),
+        following=following,
     )
 
 

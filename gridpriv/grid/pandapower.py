@@ -219,8 +219,10 @@ def convert_net(net: Net, name: str | None = None) -> Conversion:
     in_case = set(case.bus_id.tolist())
     case_bus = {bus: number for bus, number in bus_of.items() if number in in_case}
     case = replace(case, auxiliary=pp_tables.auxiliary_buses(case, bus_of))
+    static = np.array([gen[row - 1].table == "sgen" for row in case.gen_row.tolist()], dtype=bool)
     case = replace(
         case,
+        following=static if static.any() else None,
         own_band=np.stack(pp_tables.voltage_bands(net, case.bus_id, case_bus, own=True)),
         xy=pp_tables.bus_places(net, case, bus_of),
         groups=pp_tables.bus_zones(net, case, bus_of),

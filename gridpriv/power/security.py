@@ -310,7 +310,7 @@ class Outage:
         in_service_branches[branches] = False
         island = islands_by(case, in_service_branches) if len(branches) else before.island
         source = np.zeros(island.max() + 1, dtype=bool)
-        source[island[case.gen_bus[in_service & (case.pmax > 0)]]] = True
+        source[island[case.gen_bus[in_service & case.forming & (case.pmax > 0)]]] = True
         separated = _separated(before.island, island, source)
         demand = np.bincount(island, np.maximum(case.pd - before.state.p_shed, 0.0))
         without_demand = separated & (demand[island] == 0)
