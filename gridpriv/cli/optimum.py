@@ -202,6 +202,7 @@ def _warn_of_prices(optimum: AcOptimum, bound: SolvedRelaxation) -> None:
 
 
 def _print_optimum(optimum: AcOptimum, document: Json) -> None:
+    from gridpriv.power.ac.model import CURTAILMENT_WEIGHT
     from gridpriv.power.ac.state import limit_sentence
 
     rows: list[list[Any]] = [
@@ -224,6 +225,9 @@ def _print_optimum(optimum: AcOptimum, document: Json) -> None:
         rows[-2:-2] = price_rows(optimum.p_price, optimum.state.case.bus_id)
     shown = [[name, amount(v, u) if u in PRECISION else v, u] for name, v, u in rows]
     output.print_table(f"{document['case']}: AC optimum, {optimum.objective}", HEAD, shown)
+    if optimum.objective == "cost" and document["curtailed_mw"] > optimum.state.negligible_mw:
+        price = CURTAILMENT_WEIGHT * optimum.voll
+        output.say(output.worded("acopf-curtailed", price=f"{price:g}"))
     if document["shed_mw"] - document["deenergized_mw"] > optimum.state.negligible_mw:
         output.say(output.worded("acopf-binding", limits=limit_sentence(optimum.state.binding)))
 

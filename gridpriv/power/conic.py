@@ -87,6 +87,8 @@ SHORT = 1e-5
 """p.u.: |V_i - V_j| at the rated flow of a pair, below which it is a short pair."""
 LARGEST_RESIDUAL = 1e-4
 """p.u.: largest residual of the power balance or Ohm's law."""
+SMALL_BASE = 0.1
+"""MVA: below it transmission grids have admittances and flows that solvers cannot scale."""
 MOST_ITERATIONS = 300
 GOOD_ERROR, MOST_ERROR = 1e-4, 1e-3
 INFEASIBLE = ("PrimalInfeasible", "AlmostPrimalInfeasible")
@@ -204,9 +206,12 @@ def solve_conic(program: ZoneProgram, demand: Floats, slack: Slack) -> ConicSolu
         return replace(best, status="AlmostSolved")
     tried = f"clarabel ended {status} after {len(SCALINGS)} scalings were tried"
     if best is not None and best.largest_residual > LARGEST_RESIDUAL:
+        base = program.zone.network.case.base_mva
+        advice = f"state a larger baseMVA than {base:g}, or " if base < SMALL_BASE else ""
         tried += (
             f"; the power balance or Ohm's law misses {best.largest_residual:.2g} p.u., for "
-            f"{LARGEST_RESIDUAL:g} allowed: join the ends of branches of negligible impedance"
+            f"{LARGEST_RESIDUAL:g} allowed: {advice}join the ends of branches of negligible "
+            "impedance"
         )
     elif best is not None:
         tried += (

@@ -76,3 +76,15 @@ def test_an_outage_is_named_with_its_ends(capsys):
     out = capsys.readouterr().out
     assert out.startswith("Out of service: branch:2 (1-5), gen:3 (3).")
     assert "lower bound of the squared imbalance   0, to solver accuracy" in out
+
+
+def test_the_price_of_curtailed_generation_is_stated_where_prices_include_it(tmp_path, capsys):
+    """A bus that feeds in 500 MW, for a load of 259 MW: one more MW of load saves 100 $/h."""
+    (tmp_path / "wind.csv").write_text("bus,pd_mw,qd_mvar\n14,-500,0\n", encoding="utf-8")
+    assert main(["acopf", "case14", "--demand", str(tmp_path / "wind.csv")]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "highest price (bus 14) -100" in printed or "lowest price (bus 14) -100" in printed
+    words = "Curtailed generation has a price of 100 $/MWh, 1 % of --voll. Bus prices include it"
+    assert words in printed
+    assert main(["acopf", "case14"]) == 0
+    assert "Curtailed generation has" not in capsys.readouterr().out

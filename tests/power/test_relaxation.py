@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -214,3 +216,16 @@ def test_no_bound_is_stated_where_the_solution_misses_the_power_balance(tmp_path
     path.write_text(six_buses(branches))
     with pytest.raises(SolverError, match=r"misses .* p.u., for 0.0001 allowed"):
         relax(load_case(path), "cost")
+
+
+def test_a_tiny_base_is_named_where_the_solver_fails():
+    """On a base of 1 kVA case30 has admittances of 1e6 p.u."""
+    case = load_case("case30")
+    ratio = case.base_mva / 0.001
+    changes = {name: ratio * getattr(case, name) for name in ["pd", "qd", "gs", "bs", "rate", "b"]}
+    changes |= {
+        f"{p}{end}": ratio * getattr(case, f"{p}{end}") for p in "pq" for end in ("min", "max")
+    }
+    changes |= {name: getattr(case, name) / ratio for name in "rx"}
+    with pytest.raises(SolverError, match=r"state a larger baseMVA than 0.001"):
+        relax(replace(case, base_mva=0.001, **changes), "cost")
