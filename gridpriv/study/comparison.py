@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from gridpriv.consensus.transport import ReusedAgents, connect
-from gridpriv.core.errors import GridprivError, GridprivWarning, not_allowed, warn
+from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, not_allowed, warn
 from gridpriv.core.processes import unordered
 from gridpriv.core.store import MANIFEST, NETWORK_TABLES, Store, Study, Tables
 from gridpriv.core.text import Json, counted
@@ -55,11 +55,16 @@ def load_grids(plan: StudyPlan) -> Grids:
     for (label, case), scale in product(cases.items(), plan.load_scales):
         scaled = f", load scale {scale:g}" if scale != 1.0 else ""
         warn_of_demand(case.scale_load(scale), f"case {label}{scaled}", scale)
-    return {
-        (label, zoning): ZonedCase(case, zoning_for(case, zoning or None))
-        for label, case in cases.items()
-        for zoning in plan.zonings
-    }
+    return {(label, zoning): _zoned(cases[label], label, zoning) for label, zoning in plan.grids}
+
+
+def _zoned(case: Case, label: str, zoning: str) -> ZonedCase:
+    """Return a case under a map; an error names the case, and the way to give it a map."""
+    try:
+        return ZonedCase(case, zoning_for(case, zoning or None))
+    except InputError as error:
+        advice = f"--zonings {label}=MAP gives this case a map of its own"
+        raise InputError(f"case {label}: {error}; {advice}") from None
 
 
 def describe(grids: Grids) -> list[Json]:

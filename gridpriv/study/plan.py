@@ -210,7 +210,8 @@ class StudyPlan:
     methods : tuple of Method
     budgets : tuple of Budget
     zonings : tuple of str
-        ``''`` (the case's default map), ``K``, ``METHOD:K`` or a CSV file.
+        ``''`` (the case's default map), ``K``, ``METHOD:K`` or a CSV file; ``CASE=MAP`` for one
+        case, which then has its own maps only.
     local_updates : tuple of int
         For methods without their own; empty: those of each method.
     load_scales : tuple of float
@@ -257,8 +258,21 @@ class StudyPlan:
         for case in self.cases:
             if not isinstance(case, str) or not case:
                 raise not_allowed("cases", case, "names of cases, or paths")
+        for zoning in self.zonings:
+            case, _, of_one = zoning.rpartition("=")
+            if of_one != zoning and case not in self.cases:
+                known = ", ".join(self.cases)
+                raise not_allowed("zonings", zoning, f"CASE=MAP with one of the cases ({known})")
         for seed in self.seeds:
             whole("seeds", seed, least=0)
+
+    @property
+    def grids(self) -> list[tuple[str, str]]:
+        """Cases with their zone maps: those given for a case, or those given for all."""
+        pairs = [zoning.rpartition("=")[::2] for zoning in self.zonings]
+        common = [zoning for case, zoning in pairs if not case] or [""]
+        own = {name: [zoning for case, zoning in pairs if case == name] for name in self.cases}
+        return [(case, zoning) for case in self.cases for zoning in own[case] or common]
 
     @cached_property
     def references(self) -> tuple[Method, ...]:
@@ -299,10 +313,10 @@ class StudyPlan:
                     _check_setting(f"method {method.name!r}", key, value)
         seen: dict[str, StudyTask] = {}
         methods, updates = (*self.references, *self.methods), self.local_updates or (None,)
-        axes = self.cases, self.zonings, self.load_scales, methods, updates, self.budgets
-        for case, zoning, scale, method, number, budget in product(*axes):
+        axes = self.grids, self.load_scales, methods, updates, self.budgets
+        for grid, scale, method, number, budget in product(*axes):
             given = {"load_scale": scale} | ({} if number is None else {"local_updates": number})
-            for task in self._repeated((case, zoning), method, given, budget):
+            for task in self._repeated(grid, method, given, budget):
                 seen.setdefault(task.id, task)
         return tuple(replace(task, number=number) for number, task in enumerate(seen.values()))
 
@@ -372,7 +386,8 @@ def make_plan(
         Named settings; unless given :data:`DEFAULT_METHODS`, or one per
         combination of the axes ``mechanism``, ``perturbation``, ``noise_schedule`` and ``update``.
     zonings : sequence of str or int
-        ``K``, ``METHOD:K``, a CSV file, or '' for the case's default map.
+        ``K``, ``METHOD:K``, a CSV file, or '' for the case's default map; for one case
+        ``CASE=MAP``.
     local_updates : sequence of int
         Values of E; those of each method unless given.
     load_scales : sequence of float

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.study import Method, StudyPlan, make_plan, read_plan
 from gridpriv.study.comparison import WorkEstimate
@@ -368,3 +369,31 @@ def test_an_estimate_separates_private_runs_from_baselines() -> None:
         "60 private and 2 baseline runs in 2 processes"
     )
     assert str(WorkEstimate(2, 1, 9.0)).startswith("2 runs in 1 process")
+
+
+def test_a_case_has_maps_of_its_own_and_the_others_those_of_all():
+    shared = make_plan(["case14", "case118"], zonings=["2", "3"])
+    assert shared.grids == [(case, zones) for case in ("case14", "case118") for zones in "23"]
+    mixed = make_plan(["case14", "own.json"], zonings=["own.json=a.csv", "own.json=b.csv"])
+    assert mixed.grids == [("case14", ""), ("own.json", "a.csv"), ("own.json", "b.csv")]
+    both = make_plan(["case14", "own.json"], zonings=["2", "own.json=a.csv"], seeds=1)
+    assert both.grids == [("case14", "2"), ("own.json", "a.csv")]
+    assert {(task.case, task.zoning) for task in both.tasks()} == set(both.grids)
+    assert plan_from(both.as_dict()) == both
+    with pytest.raises(InputError, match=r"zonings = 'other=2': must be CASE=MAP with one of"):
+        make_plan(["case14"], zonings=["other=2"])
+    with pytest.raises(InputError, match=r"'case14=2'\]: must be each value once"):
+        make_plan(["case14"], zonings=["case14=2", "case14=2"])
+
+
+def test_a_study_of_a_shipped_case_and_an_own_grid_with_its_map(tmp_path, capsys):
+    grid, zones = tmp_path / "own.m", tmp_path / "zones.csv"
+    assert main(["convert", "case14", str(grid), "--quiet"]) == 0
+    zones.write_text("bus,zone\n" + "".join(f"{b},{b % 2}\n" for b in range(1, 15)))
+    words = ["compare", "case14", str(grid), "--dry-run", "--json", "--seeds", "1,"]
+    assert main([*words, "--zonings", f"{grid}={zones}"]) == 0
+    assert "zone 1 is not connected" in capsys.readouterr().err
+    assert main(words) == 2
+    message = capsys.readouterr().err
+    assert f"case {grid}: Case own has no shipped zone map" in message
+    assert f"--zonings {grid}=MAP gives this case a map of its own" in message
