@@ -525,3 +525,45 @@ def test_minimum_outputs_above_the_load_are_curtailed_until_the_state_is_feasibl
     assert -shed.sum() == pytest.approx(supply, abs=1e-3)
     (described,) = (c.meaning for c in ResShed.table.value_columns if c.name == "p_mw")
     assert "minus curtailed generation" in described
+
+
+def counted_flows(monkeypatch):
+    """Count the power flows of the redispatch."""
+    from gridpriv.power.ac import grid_redispatch as home
+
+    count = []
+
+    def counted(*of):
+        count.append(1)
+        return solve(*of)
+
+    solve = home.ac_flow
+    monkeypatch.setattr(home, "ac_flow", counted)
+    return count
+
+
+def test_zones_stop_searching_when_all_generation_is_in_use(monkeypatch):
+    """The AC optimum of case57 at 1.8 times its load sheds 313.6 MW, for want of generation."""
+    flows = counted_flows(monkeypatch)
+    result = ac_run(
+        "case57", 4, **NOISY | {"coordination": "central", "beta": "1MW", "load_scale": 1.8}
+    )
+    case, state = result.case, result.redispatch.state
+    assert result.redispatch.status == "feasible"
+    unused = case.base_mva * np.maximum(case.pmax - state.pg, 0.0).sum()
+    assert unused < 0.01 * state.shed_mw
+    assert 313.5 < state.shed_mw < 316.0
+    assert len(flows) < 20
+
+
+@pytest.mark.parametrize("most", [1, 6])
+def test_the_number_of_power_flows_has_a_limit(monkeypatch, most):
+    from gridpriv.power.ac import grid_redispatch as home
+
+    flows = counted_flows(monkeypatch)
+    monkeypatch.setattr(home, "LEAST_OUTCOMES", most)
+    monkeypatch.setattr(home, "MOST_BUSES", 0)
+    result = ac_run("case14", **NOISY | {"coordination": "central", "load_scale": 2.2})
+    moves = home.MOST_NEAR * home.MOST_HALVINGS + home.MOST_CUTS
+    assert len(flows) <= 2 + most + moves
+    assert (result.redispatch.state.pg <= result.case.pmax + 1e-4).all()

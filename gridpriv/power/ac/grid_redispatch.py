@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,6 +75,10 @@ MOST_PASSES = 20
 """Number of separate replans of each zone."""
 UNDO_FACTOR = 20.0
 """A separate replan above this many times the least severity (MW, at least 1) is undone."""
+LEAST_OUTCOMES, MOST_BUSES = 12, 200_000
+"""Largest number of outcomes, and of them times the number of buses: searches end there."""
+LEAST_GAIN = 0.0025
+"""Share of shed load. Where it could fall by less at best, zones search for no other outcomes."""
 SHARE_RESTARTED = 0.1
 """Share of the zones up to which only those with shed load or a violation restart."""
 DAMPED, MOST_IDLE_DAMPED = 0.5, 2
@@ -179,7 +184,7 @@ class GridRedispatch:
         state = self.state
         if state is None:
             return infeasible, severity, np.inf
-        balancing = 0.5 * state.case.base_mva * float(np.abs(state.deviation).sum())
+        balancing = _balancing_mw(state)
         limit = USUAL_BALANCING * state.case.base_mva * float(np.maximum(state.case.pd, 0.0).sum())
         severity += BALANCING_SEVERITY * max(balancing - limit, 0.0)
         expense = self.generation_cost + balancing_price * balancing
@@ -309,11 +314,16 @@ def _limits(zone: Zone) -> dict[str, Any]:
     return {name: getattr(case, name)[getattr(zone, of)] for name, of in LIMITS.items()}
 
 
+def _balancing_mw(state: AcState) -> float:
+    return 0.5 * state.case.base_mva * float(np.abs(state.deviation).sum())
+
+
 class Outcomes(NamedTuple):
-    """Outcomes of searches: the best one, and the nearest infeasible ones that shed less."""
+    """The best outcome, the nearest infeasible ones that shed less, and the number of outcomes."""
 
     best: GridRedispatch
     near: tuple[GridRedispatch, ...] = ()
+    number: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,15 +356,17 @@ class _RedispatchSearch:
         return min(outcomes, key=lambda outcome: outcome.order(self.balancing_price))
 
     def collected(self, known: Outcomes, outcomes: Iterable[GridRedispatch]) -> Outcomes:
-        """Return the best known or new outcome, and the nearest infeasible ones that shed less."""
-        best, near = known
-        for outcome in outcomes:
+        """Return the known outcomes and those of a search, up to the largest number of outcomes."""
+        best, near, number = known
+        left = max(LEAST_OUTCOMES, MOST_BUSES // self.case.n_bus) - number
+        for outcome in islice(outcomes, max(left, 0)):
+            number += 1
             best = self.better(best, outcome)
             most = np.inf if best.status == "infeasible" else best.shed_mw
             new = (outcome,) if outcome.status == "infeasible" and outcome not in near else ()
             less = (other for other in (*near, *new) if other.shed_mw < most)
             near = tuple(sorted(less, key=lambda other: other.severity)[:MOST_NEAR])
-        return Outcomes(best, near)
+        return Outcomes(best, near, number)
 
     def measured(self, z: int, state: AcState, planned: Boundary, gain: float) -> Boundary:
         """Return the measured boundary of the zone at a position."""
@@ -450,6 +462,18 @@ class _RedispatchSearch:
         """Return True for a feasible outcome without load shedding."""
         return redispatch.status != "infeasible" and not self.shedding(redispatch)
 
+    def is_settled(self, redispatch: GridRedispatch) -> bool:
+        """Return True for a feasible outcome that sheds nothing, or that hardly any can improve.
+
+        Load shedding could fall by unused generation, and by the losses of balancing power.
+        """
+        state = redispatch.state
+        if state is None or redispatch.status == "infeasible":
+            return False
+        unused = np.maximum(self.case.pmax - state.pg, 0.0)[~state.deenergized[self.case.gen_bus]]
+        gain = self.case.base_mva * unused.sum() + BALANCING_SEVERITY * _balancing_mw(state)
+        return not self.shedding(redispatch) or bool(gain <= LEAST_GAIN * state.shed_mw)
+
     def exceeds_cost(self, best: GridRedispatch, first: GridRedispatch) -> bool:
         """Return True for a feasible outcome without shedding that costs clearly too much."""
         cost = first.generation_cost
@@ -496,7 +520,7 @@ def _replanned(
     best, passes = first, iter(range(MOST_PASSES))
     yield first
     for alone, step, most_idle in REPLANS:
-        if alone and search.is_served(best):
+        if alone and search.is_settled(best):
             break
         last, idle, boundaries = best, 0, list(_alone(start) if alone else start)
         for number in passes if alone else range(MOST_REPLANS):
@@ -674,26 +698,27 @@ def redispatch_grid(
     search, outcomes = replace(search, agreed=agreed), Outcomes(first)
     for begin, start in firsts:
         worth = begin.generation_cost < (1.0 - SAVING) * outcomes.best.generation_cost
-        if begin is first or worth or not search.is_served(outcomes.best):
+        if begin is first or worth or not search.is_settled(outcomes.best):
             priced = [replace(b, violation_price=1.0) for b in start]
             outcomes = search.collected(outcomes, _replanned(search, priced, begin))
     restarts = [[replace(b, firmness=k * b.firmness) for b in starts[0]] for k in FIRMNESS_FACTORS]
-    if first.state is None or not search.is_served(outcomes.best) or search.shedding(first):
+    if first.state is None or not search.is_settled(outcomes.best) or search.shedding(first):
         restarts.insert(0, [replace(b, firm=True) for b in starts[0]])
     if len(starts) > 1:
         restarts.append([replace(b, firmness=1.0) for b in starts[-1]])
     for planned, start in (*firsts, *((None, start) for start in restarts)):
         best = outcomes.best
-        if search.is_served(best) and not search.exceeds_cost(best, first):
-            return best
+        if search.is_settled(best) and not search.exceeds_cost(best, first):
+            break
         new = planned or search.restarted(start, best)
         if planned or not new.severity > RESTART_FACTOR * best.severity > RESTART_FACTOR**2:
             outcomes = search.collected(outcomes, _replanned(search, start, new))
     if outcomes.best.status != "infeasible" and search.shedding(outcomes.best):
         for _ in range(MOST_REQUESTS):
-            before = outcomes
-            outcomes = search.collected(outcomes, _requested(search, outcomes.best))
-            if outcomes.best is before.best or not search.shedding(outcomes.best):
+            before = outcomes.best
+            if not search.is_settled(before):
+                outcomes = search.collected(outcomes, _requested(search, before))
+            if outcomes.best is before:
                 break
         for other in outcomes.near:
             outcomes = search.collected(outcomes, _moved(search, outcomes.best, other))
