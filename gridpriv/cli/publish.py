@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from gridpriv.cli import flags
 from gridpriv.cli.flags import Command
-from gridpriv.cli.output import print_result, print_table, say, worded
+from gridpriv.cli.output import print_records, print_result, print_table, say, worded
 from gridpriv.core.errors import InputError, not_allowed, positive
 from gridpriv.core.files import (
     DamagedError,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gridpriv.privacy.release import Release as Drawn
     from gridpriv.zonal.protected_case import ProtectedCase, ProtectedSeries
 
+VERIFY, DIFFERS = "verify", 3
 MOST_SCENARIOS = 1000
 ENDINGS = (".scenarios.csv", ".series.csv", ".datasheet.md", ".certificate.json")
 """Endings of the files written with the case."""
@@ -110,7 +111,9 @@ class Publishing(Part):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
+    parser.usage = "%(prog)s CASE --out FILE [options]\n       %(prog)s verify FILE"
     flags.add_case_arguments(parser)
+    flags.flag(parser, "file", "FILE", nargs="?")
     flags.add_flags(parser, Publishing)
     flags.flag(parser, "--protect", "BETA", help=argparse.SUPPRESS, dest="beta")  # its older name
     flags.flag(parser, "--series", "FILE.csv")
@@ -119,7 +122,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Release, project, write the files, and list them."""
+    """Release, project, write the files, and list them; or verify the files of a publication."""
+    if args.case == VERIFY:
+        return _verify(args)
+    if args.file is not None:
+        raise InputError(
+            f"{args.file!r} follows the case; give it to 'gridpriv publish verify FILE', without a "
+            "case, or name the file to write with --out"
+        )
     path, chosen = _out_path(args), _chosen(args)
     companions = _companions(path)
     _refuse_inputs(args, [path, *companions])
@@ -139,6 +149,23 @@ def execute(args: argparse.Namespace) -> int:
             say(f"--seed {copy.contents.ready.seed} draws the same simulated noise again.")
 
     return print_result(args, document, show, path)
+
+
+def _verify(args: argparse.Namespace) -> int:
+    """Compare the files of a publication with its certificate; exit code 3 if they differ."""
+    from gridpriv.zonal.certificate import verify
+
+    if args.file is None:
+        raise InputError("publish verify needs a file: the published .m, or its certificate")
+    document = verify(Path(args.file))
+    wrong = [row for row in document["files"] if row["status"] != "unchanged"]
+
+    def show() -> None:
+        columns = {"name": "file", "status": "status"}
+        print_records(f"Files of {document['certificate']}", columns, document["files"])
+        say(worded("publish-verify-differs" if wrong else "publish-verify", **document))
+
+    return print_result(args, document, show, code=DIFFERS if wrong else 0)
 
 
 def _chosen(args: argparse.Namespace) -> Publishing:
@@ -238,7 +265,7 @@ def _write(
 ) -> Json:
     """Write the case and its accompanying files; return the certificate."""
     from gridpriv.grid.convert import function_name, matpower_text
-    from gridpriv.zonal.certificate import COPIES, certificate, data_sheet
+    from gridpriv.zonal.certificate import COPIES, certificate, data_sheet, file_rows
     from gridpriv.zonal.protected_case import ProtectedCase, ProtectedSeries
 
     contents, published = copy.contents, copy.case(function_name(path.stem))
@@ -270,6 +297,7 @@ def _write(
     document = certificate(contents, published, files, run)
     notes += caveats(document)
     files[f"{path.stem}.datasheet.md"] = data_sheet(document, notes)
+    document["files"] = file_rows(files)
     files[f"{path.stem}.certificate.json"] = sealed(document, indent=2)
     try:
         written = {path.with_name(name): text for name, text in files.items()}

@@ -27,6 +27,8 @@ from pathlib import Path
 
 import numpy as np
 
+from gridpriv.core.errors import InputError
+from gridpriv.core.files import read_bytes, read_sealed
 from gridpriv.core.text import Json, json_ready, sections
 from gridpriv.grid.case import Case
 from gridpriv.grid.convert import bus_shift
@@ -167,15 +169,66 @@ def certificate(
             "cost_range": contents.cost_range,
             "rated_branches": int((published.rate > 0).sum()),
         },
-        "files": [
-            {"name": name, "sha256": hashlib.sha256(text.encode()).hexdigest()}
-            for name, text in files.items()
-        ],
+        "files": file_rows(files),
         "ledger": None if run is None else {"run": run},
         "public_data": PUBLIC_DATA,
         "version": version("gridpriv"),
     }
     return dict(json_ready(document))
+
+
+CERTIFICATE = ".certificate.json"
+
+
+def file_rows(texts: Mapping[str, str]) -> list[Json]:
+    """Return the rows of a certificate on files: names and digests."""
+    digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
+    return [{"name": name, "sha256": digest} for name, digest in digests.items()]
+
+
+def verify(path: Path) -> Json:
+    """Compare the files of a publication with the digests in its certificate.
+
+    Parameters
+    ----------
+    path : Path
+        The published case (``.m``) or its certificate; the other files are next to it.
+
+    Returns
+    -------
+    dict
+        ``certificate``, ``case``, ``total_epsilon``, ``noise``, and the ``status`` of each of
+        ``files``: unchanged, changed or missing.
+
+    Raises
+    ------
+    InputError
+        If the certificate is missing, damaged or edited, or not one of a published case.
+    """
+    own = path.name.endswith(CERTIFICATE)
+    source = path if own else path.with_name(f"{path.stem}{CERTIFICATE}")
+    document = read_sealed(source)
+    try:
+        guard, listed = document["protected"], document["files"]
+        digests = {source.with_name(row["name"]): row["sha256"] for row in listed}
+        result = {"certificate": str(source), "case": document["case"]}
+        result |= {name: guard[name] for name in ("total_epsilon", "noise")}
+    except (LookupError, TypeError, ValueError):
+        raise InputError(
+            f"{source} is not the certificate of a published case: give FILE.m or "
+            f"FILE{CERTIFICATE} of gridpriv publish"
+        ) from None
+    if not own:
+        digests = {path: "", **digests}  # a case that the certificate does not list is changed
+    return result | {"files": [_compared(file, digest) for file, digest in digests.items()]}
+
+
+def _compared(file: Path, digest: str) -> Json:
+    """Return the name of a file, and whether it is as its digest says."""
+    if not file.exists():
+        return {"name": file.name, "status": "missing"}
+    same = hashlib.sha256(read_bytes(file)).hexdigest() == digest
+    return {"name": file.name, "status": "unchanged" if same else "changed"}
 
 
 def _row(drawn: PublishedDraw) -> Json:

@@ -348,3 +348,44 @@ def test_scenarios_of_a_replaced_publication_are_removed_unless_they_were_edited
         (here / "own.scenarios.csv").write_text("mine")
     assert main(words) == 0
     assert (here / "own.scenarios.csv").exists() == edited
+
+
+def test_the_files_are_compared_with_their_certificate(here, capsys) -> None:
+    assert main(["publish", *WORDS, "--scenarios", "2", "--out", "own.m", "--quiet"]) == 0
+    for name in ("own.m", "own.certificate.json"):
+        assert main(["publish", "verify", name]) == 0
+        assert "at a total epsilon of 1 (simulated noise)" in " ".join(
+            capsys.readouterr().out.split()
+        )
+    written = {path.name: path.read_bytes() for path in here.iterdir()}
+    for name in set(written) - {"own.certificate.json"}:
+        content = written[name]
+        (here / name).write_bytes(content.replace(b"1", b"2", 1))
+        assert main(["publish", "verify", "own.m", "--json"]) == 3
+        document = json.loads(capsys.readouterr().out)
+        assert {row["name"]: row["status"] for row in document["files"]} == {
+            file: "changed" if file == name else "unchanged"
+            for file in set(written) - {"own.certificate.json"}
+        }
+        (here / name).write_bytes(content)
+    (here / "own.scenarios.csv").unlink()
+    assert main(["publish", "verify", "own.certificate.json"]) == 3
+    assert "missing" in capsys.readouterr().out
+
+
+def test_another_case_and_an_edited_certificate_are_not_verified(here, capsys) -> None:
+    assert main(["publish", *WORDS, "--out", "own.m", "--quiet"]) == 0
+    (here / "own.certificate.json").rename(here / "other.certificate.json")
+    (here / "other.m").write_bytes((here / "own.m").read_bytes())
+    assert main(["publish", "verify", "other.m", "--json"]) == 3
+    rows = json.loads(capsys.readouterr().out)["files"]
+    assert {row["name"]: row["status"] for row in rows}["other.m"] == "changed"
+    edited = (here / "other.certificate.json").read_text().replace("10.0", "90.0", 1)
+    (here / "other.certificate.json").write_text(edited)
+    assert main(["publish", "verify", "other.m"]) == 2
+    assert "is damaged or was edited" in capsys.readouterr().err
+    assert main(["publish", "verify", "own.m"]) == 2
+    assert main(["publish", "verify"]) == 2
+    assert "publish verify needs a file" in capsys.readouterr().err
+    assert main(["publish", "case14", "own.m"]) == 2
+    assert "'own.m' follows the case" in capsys.readouterr().err
