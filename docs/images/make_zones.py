@@ -53,7 +53,7 @@ def draw(totals: dict[str, tuple[int, float]]) -> None:
         ax.text(
             *np.add(place, (0, 0.055)), f"Zone {name}: {buses} buses", ha="center", weight="bold"
         )
-        ax.text(*(place - (0, 0.012)), "loads stay in the zone", ha="center", color="#555555")
+        ax.text(*(place - (0, 0.012)), "demand stays in the zone", ha="center", color="#555555")
         ax.text(
             *(place - (0, 0.082)), f"releases {total:,.0f} MW (noisy)", ha="center", color=colour
         )
