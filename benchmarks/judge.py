@@ -631,7 +631,7 @@ def _voltage(match: re.Match[str], facts: Facts) -> str | None:
 
 
 def _balancing(match: re.Match[str], facts: Facts) -> str | None:
-    """Return the fault of balancing power and its share of the load."""
+    """Return the fault of balancing power and its share of the demand."""
     fault = same(match[1], facts["balancing_mw"])
     return fault or (match[2] and same(match[2], facts.share_of_load, 2, 12))
 
@@ -819,12 +819,12 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     ),
     (rf"^\s*curtailed generation\s+{NUMBER}\s+MW\s*$", equals("curtailed_mw")),
     (
-        rf"^\s*balancing power\s+{NUMBER}\s+MW(?:\s+([\d.e+-]+) % of the load)?\s*$",
+        rf"^\s*balancing power\s+{NUMBER}\s+MW(?:\s+([\d.e+-]+) % of the demand)?\s*$",
         _balancing,
     ),
     (
-        rf"At ([\d.e+-]+) \$/MWh \(--balancing-price\) zones that draw it would pay {AMOUNT} \$/h "
-        rf"to zones that supply it(?: \(prior-only: {AMOUNT} \$/h\))?",
+        rf"At ([\d.e+-]+) \$/MWh \(--balancing-price\), that power is worth {AMOUNT} \$/h"
+        rf"(?: \(prior-only: {AMOUNT} \$/h\))?",
         _payment,
     ),
     (
@@ -902,7 +902,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"The AC optimum sheds at least {AMOUNT} MW", _least),
     (
         rf"The scheduled interchange is not physically realizable: without any noise, zones draw "
-        rf"{AMOUNT} MW of balancing power, ([\d.e+-]+) % of the load",
+        rf"{AMOUNT} MW of balancing power, ([\d.e+-]+) % of the demand",
         _share_of_load,
     ),
     (r"The noise-free baseline is AC-feasible", _noise_free("feasible")),
@@ -911,13 +911,13 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         _noise_free("infeasible"),
     ),
     (
-        r"The release (?:does not pay: it )?(costs more|sheds more load) than the prior-only "
-        rf"baseline \(epsilon = 0\): {AMOUNT} against {AMOUNT} (?:\$/h|MW)",
+        r"The release (?:does not pay in this run: it )?(costs more|sheds more load) than the "
+        rf"prior-only baseline \(epsilon = 0\): {AMOUNT} against {AMOUNT} (?:\$/h|MW)",
         _above_prior_only,
     ),
     (
-        r"The release does not pay: it draws more balancing power than the prior-only baseline "
-        rf"\(epsilon = 0\), {AMOUNT} against {AMOUNT} MW",
+        r"The release does not pay in this run: it draws more balancing power than the prior-only "
+        rf"baseline \(epsilon = 0\), {AMOUNT} against {AMOUNT} MW",
         _more_balancing,
     ),
     (
@@ -944,7 +944,8 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (r"The certificate includes them", None),
     (r"Limits count as kept within rounding .* or the optimum found is a local one", None),
     (
-        r"Zones without an AC plan: ([\w, ]+)\. They keep the set points of the last round",
+        r"Zones whose redispatch has no solution: ([\w, ]+)\. They keep the set points of the last "
+        r"round",
         _unplanned,
     ),
     (
@@ -954,7 +955,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         _exporters,
     ),
     (
-        rf"^The grid is short of generating capacity: load and losses exceed its capacity of "
+        rf"^The grid is short of generating capacity: demand and losses exceed its capacity of "
         rf"{AMOUNT} MW by {AMOUNT} MW\.$",
         _short,
     ),
@@ -975,8 +976,12 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         r"(?:, so the cost of privacy is approximate)?",
         _noise_free_residual,
     ),
-    (r"Rounds ended after (\d+) rounds? of \d+: every coupling variable agrees within", _rounds),
-    (rf"(?<=agrees within) {NUMBER} p\.u\. \(--tolerance 0 runs all\)", _agree),
+    (r"Rounds ended after (\d+) rounds? of \d+: no entry of the", _rounds),
+    (
+        rf"(?<=no entry of the) consensus residual is above {NUMBER} p\.u\. \(--tolerance 0 runs "
+        r"all\)",
+        _agree,
+    ),
     (r"Rounds ended after (\d+) rounds? of \d+: the optimality conditions of the", _rounds),
     (rf"(?<=conditions of the) relaxation hold to {NUMBER} p\.u\.", _optimality),
     (
@@ -999,14 +1004,17 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         r"and no cost is stated",
         _without_costs,
     ),
-    (rf"Costs are generation plus load shedding at {NUMBER} \$/MWh", _voll),
+    (
+        r"Costs cover generation \(balancing power included\) and load shedding at "
+        rf"{NUMBER} \$/MWh, but no payments between zones for balancing power",
+        _voll,
+    ),
     # --- advice and privacy: no statement on the state
     (
         r"Add rounds \(--rounds\)(?: or a larger --penalty)?|A smaller tolerance lowers it|"
         r"Noise drawn in every round prevents convergence: draw it once .*|"
         r"--acceleration anderson runs ADMM|With convex costs, --objective cost does|"
-        r"They include the generation of balancing power, but no payment between zones for it|"
-        r"Over all zones these payments add up to zero|"
+        r"These figures are of one draw of the noise: gridpriv compare gives intervals over seeds|"
         r"^The noise exceeds the forecast: .*$|^Raise --total, .*$|"
         r"^Released: .*$|^Protected: .*$|^Only \S+ demand is protected.*$|"
         r"^The certificate covers changes at power factors .*$|"
@@ -1030,6 +1038,7 @@ NOT_JUDGED = {
     "hold": METERS,
     "hold-short": METERS,
     "hold-empty": METERS,
+    "one-draw": CERTIFICATE,
     "released-statistics": CERTIFICATE,
     "released-once": SERIES,
     "released-in-blocks": SERIES,

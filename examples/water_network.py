@@ -3,7 +3,7 @@
     python examples/water_network.py
 
 District k pumps x (m3/h, at most its capacity) from its own well and takes b'q from its pipes, to
-meet a private demand d: f(x, q; d) = (d - x - b'q)^2 + 0.01 x^2. Protected is a change of one
+meet its true demand d: f(x, q; d) = (d - x - b'q)^2 + 0.01 x^2. Protected is a change of one
 district's demand by at most BETA m3/h. Each district releases its demand once, with Laplace noise;
 the rounds read only this release. In the end a district takes its deficit (by its true demand) from
 its own tank; a negative deficit overflows.
@@ -22,7 +22,7 @@ from gridpriv.privacy.perturbation import NoiseRule, Perturbation
 from gridpriv.privacy.sensitivity import Sensitivity
 
 BETA, EPSILON = 5.0, 1.0  # m3/h; total epsilon of a district
-DEMAND = np.array([120.0, 80.0, 40.0])  # m3/h, private
+DEMAND = np.array([120.0, 80.0, 40.0])  # m3/h, protected
 CAPACITY = np.array([60.0, 90.0, 130.0])  # m3/h of each well, public
 PIPES = [(0, 1), (1, 2), (0, 2)]  # positive from the first to the second
 MOST = 50.0  # m3/h through a pipe
@@ -30,7 +30,7 @@ PUMPING, ROUNDS = 0.01, 100
 
 
 class District:
-    """The local problem of one district, in z = (x, q of its two pipes)."""
+    """Local problem of a district, in z = (x, q of its two pipes)."""
 
     def __init__(self, place):
         self.name, self.key = f"district {place + 1}", place + 1
@@ -60,7 +60,7 @@ class District:
 
     @property
     def disclosure(self):
-        return self  # the demand itself is released, by the three methods below
+        return self  # the district releases its demand by the three methods below
 
     def measure(self, data):
         return data

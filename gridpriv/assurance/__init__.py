@@ -1,5 +1,5 @@
 """Checks of privacy by attack: audits and demand reconstruction.
 
-All results use private data, so none is public: errors of an attack show the accuracy of a guess,
+All results use true demand, so none is public: errors of an attack show the accuracy of a guess,
 and an audit runs the mechanism on the data.
 """

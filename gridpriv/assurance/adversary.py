@@ -173,7 +173,7 @@ def with_fresh_noise(prepared: Prepared) -> Prepared:
 
 
 def opening(script: Sequence[RecordedRound]) -> Sequence[RecordedRound]:
-    """Return the warm start, if there is one, and the first private round."""
+    """Return the warm start, if there is one, and the first noisy round."""
     return script[: sum(record.warm_start for record in script) + 1]
 
 

@@ -62,7 +62,7 @@ def attack(prepared: Prepared, plan: AttackPlan, watch: Watch = lambda _: None) 
     Returns
     -------
     AttackResult
-        Errors in MW, with those of the public prior; private.
+        Errors in MW, with those of the public prior; for the data owner only.
 
     Raises
     ------

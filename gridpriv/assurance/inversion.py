@@ -152,7 +152,7 @@ class ForwardModel:
 
     @cached_property
     def start(self) -> Floats:
-        """The zone's iterate before the first private round; an exact update does not use it."""
+        """The zone's iterate before the first noisy round; an exact update does not use it."""
         if not self._warm_start or self.exact or self._proxy is None:
             return self.problem.start()
         warm_started = ForwardModel(

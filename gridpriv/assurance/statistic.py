@@ -372,7 +372,7 @@ class ZoneLevel:
 
 @dataclass(frozen=True, eq=False)
 class ReleaseLevel(ZoneLevel):
-    """One release: a fixed private quantity on D and on D', under the run's own mechanism."""
+    """One release: a fixed protected quantity on D and on D', under the run's own mechanism."""
 
     release: Release
 

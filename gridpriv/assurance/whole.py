@@ -6,7 +6,7 @@ coordinator   every zone's data are replaced by quite different data, and every 
               earlier value. The coordinator then reads the same values, so every order and the
               number of rounds must be the same: a penalty or a stopping rule that reads private
               data gives other orders. One of the other data sets is the estimate from the releases,
-              at which a private residual is smallest.
+              at which a residual of true demand is smallest.
 rounds        over all rounds of the run, every release that is charged is drawn, and all its
               coordinates have noise. Where demand noise is drawn once, this and the last check
               also use the same run with noise drawn in every round.

@@ -1,4 +1,4 @@
-"""``gridpriv exchange`` and ``gridpriv security``: analyses of a private run."""
+"""``gridpriv exchange`` and ``gridpriv security``: analyses of a noisy run."""
 
 from __future__ import annotations
 

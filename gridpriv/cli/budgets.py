@@ -46,13 +46,13 @@ class Releases(Part):
         "mechanism",
         "laplace",
         choices=("laplace", "gaussian", "knorm"),
-        help="noise mechanism; knorm has the totals of laplace",
+        help="noise mechanism; knorm: totals of laplace (upper bounds for --release tree)",
     )
     calibration: Calibration = choice(
         "analytic",
         get_args(Calibration),
         "calibration of Gaussian noise to --epsilon and --delta: analytic (Balle and Wang 2018), "
-        "or classical, as published algorithms use it",
+        "or classical, as in published algorithms",
     )
     delta: float = changed(settings.Privacy, "delta", 1e-5, help="delta of one Gaussian release")
 
@@ -184,7 +184,7 @@ def add_ledger(parser: argparse.ArgumentParser) -> None:
         flags.flag(action, "file", "FILE")
         flags.flag(action, "--key", "FILE")
     flags.flag(grant, "--case", "CASE", required=True)
-    flags.flag(grant, "--demand", "FILE.csv")
+    flags.flag(grant, "--demand", "FILE.csv", help=argparse.SUPPRESS)  # without effect
     flags.flag(grant, "--total", "E[,D]", required=True)
     grant.add_argument("--epsilon", action=_Replaced, metavar="E", help=argparse.SUPPRESS)
     flags.add_flags(grant, Adjacency)

@@ -17,7 +17,7 @@ from gridpriv.core.files import make_folder, refuse_used
 from gridpriv.core.text import Json, counted
 from gridpriv.zonal.settings import PRESETS, Settings
 
-VERIFY, DEVIATED = "verify", 3
+VERIFY, DEVIATED = "verify", 1
 
 
 NOT_AGREED = (
@@ -69,7 +69,7 @@ def execute_consortium(args: argparse.Namespace) -> int:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    """Replay transcripts, print the deviations; exit code 3 with any."""
+    """Replay transcripts, print the deviations; exit code 1 with any."""
     from gridpriv.consortium.verify import summary_line, verify
 
     document = verify([Path(folder) for folder in args.folders])

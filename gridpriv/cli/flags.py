@@ -115,7 +115,7 @@ def add_settings(
 ) -> None:
     """Add ``--preset``, ``--epsilon`` and the flags of settings; see :func:`add_flags`."""
     preset = f"base settings, which other flags override: {' | '.join(presets)} (default: none)"
-    flag(parser, "--preset", "NAME", help=preset)
+    flag(parser, "--preset", "NAME", help=help_of(parser, "--preset", preset))
     if "budget" not in without:
         flag(parser, "--epsilon", "E", reading(float))
     add_flags(parser, kind, without, **options)

@@ -58,7 +58,7 @@ def _print_report(case: gridpriv.Case, size: Json, report: ReadReport) -> None:
     notes = sorted(report.notes, key=lambda note: ORDER.index(note.status))
     say(
         f"{case.name}: {counted(size['buses'], 'bus')}, {counted(size['branches'], 'branch')} and "
-        f"{counted(size['generators'], 'generator')} in service, {size['load_mw']:.6g} MW of load"
+        f"{counted(size['generators'], 'generator')} in service, {size['load_mw']:.6g} MW of demand"
     )
     print_table(
         f"{report.source} ({report.format})",
@@ -71,7 +71,7 @@ def _print_report(case: gridpriv.Case, size: Json, report: ReadReport) -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
-    """List the cases with size, load and capacity."""
+    """List the cases with size, demand and capacity."""
     from gridpriv.grid.convert import case_size
     from gridpriv.grid.library import case_files, shipped_folder
     from gridpriv.grid.matpower import load_matpower
@@ -186,7 +186,7 @@ def _print_conversion(document: Json) -> None:
     changed = [row for row in differences if row["status"] != "kept"]
     title = (
         f"{document['case']}: {document['source']['format']} to {document['target']['format']}, "
-        f"{counted(document['buses'], 'bus')}, {document['load_mw']:.6g} MW of load"
+        f"{counted(document['buses'], 'bus')}, {document['load_mw']:.6g} MW of demand"
     )
     if changed:
         columns = {

@@ -54,7 +54,7 @@ class Relaxation(Scenario):
         Grid,
         "solver",
         Grid.solver,
-        help="conic solver of the relaxation: clarabel, ipopt or pyomo:NAME",
+        help="solver of the relaxation: clarabel, ipopt or pyomo:NAME",
     )
 
 

@@ -1,4 +1,4 @@
-"""``gridpriv run``: one private run of a case, or of every step of a series under one budget."""
+"""``gridpriv run``: one noisy run of a case, or of every step of a series under one budget."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def summarise(document: Json, outages: str = "") -> None:
         output.say("Figures for the data owner only are left out.")
     messages = summary.notes(document)
     for note in messages:
-        if note.severity == "warning":  # next to the results that it is about
+        if note.severity == "warning" or note.code == "one-draw":  # next to the results
             output.say(note)
     if document["privacy"]["mechanism"] != "none":
         output.say(summary.privacy_line(document["privacy"]))
@@ -211,7 +211,7 @@ def summarise(document: Json, outages: str = "") -> None:
     if redispatched and 1 < len(document["zones"]) <= MOST_ZONES_NAMED:
         output.print_table(*summary.interchange(document))
     for note in messages:
-        if note.severity != "warning" and note.code not in ("ac-state", "noise-source"):
+        if note.severity != "warning" and note.code not in ("ac-state", "noise-source", "one-draw"):
             output.say(note)
 
 

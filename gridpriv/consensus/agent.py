@@ -93,7 +93,7 @@ class LocalProblem(Protocol):
         """
 
     def metrics(self, z: Floats, data: Floats) -> dict[str, float]:
-        """Return values that add up over agents, such as ``objective``; private."""
+        """Return values that add up over agents, such as ``objective``; for the owner only."""
 
     def gradient_sensitivity(self, adjacency: Any, norm: Norm) -> Sensitivity:
         """Return the sensitivity of the gradient, at any z."""
@@ -143,7 +143,7 @@ class AgentRules:
 
 @dataclass(frozen=True)
 class Effort:
-    """A solver's effort in a round: iterations, repeats with safer settings, solves; private."""
+    """A solver's effort in a round, for the owner only: iterations, repeats, solves."""
 
     iterations: int = 0
     retries: int = 0
@@ -152,7 +152,7 @@ class Effort:
 
 @dataclass(frozen=True, eq=False)
 class RoundMetrics:
-    """Values of an agent's last round, for its owner only; private.
+    """Values of an agent's last round, for its owner only.
 
     Attributes
     ----------
@@ -188,7 +188,7 @@ class Iterate:
 
 @dataclass(frozen=True, eq=False)
 class AgentState:
-    """State of an agent between rounds; private.
+    """State of an agent between rounds, for its owner only.
 
     Attributes
     ----------
@@ -218,7 +218,7 @@ class AgentReleases:
     of_round, drawn : Counter of Release
         Releases of this round, and of all rounds.
     magnitude : float
-        Sum of |noise| in this round; private.
+        Sum of |noise| in this round; for its owner only.
     """
 
     def __init__(
@@ -476,7 +476,7 @@ class Agent:
         self.iterate = Iterate(z, z, np.zeros_like(z))
 
     def metrics(self) -> RoundMetrics:
-        """Return the values of the last round; private."""
+        """Return the values of the last round, for the owner only."""
         values = self.problem.metrics(self.iterate.average, self.data)
         return RoundMetrics(values, self.releases.magnitude, self._effort)
 

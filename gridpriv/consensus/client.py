@@ -66,7 +66,7 @@ MOST_BYTES = 1 << 24  # of states in the file before it is rewritten with the la
 
 @dataclass(frozen=True, eq=False)
 class ClientState:
-    """A zone's state after a turn; private.
+    """A zone's state after a turn; for its owner only.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class ZoneClient:
     limits : RequestLimits
         Requests that the agreement allows.
     path : Path
-        Path of its state (private).
+        Path of its state, for its owner only.
     sign : callable
         Signs a message's bytes.
     transcript : Transcript, optional
@@ -161,7 +161,7 @@ class ZoneClient:
 
     @property
     def metrics(self) -> tuple[Mapping[str, float], ...]:
-        """The zone's own values of each round; private."""
+        """The zone's own values of each round, for its owner only."""
         metrics = self._state.metrics
         rows = zip(*(values.tolist() for values in metrics.values()), strict=True)
         return tuple(dict(zip(metrics, row, strict=True)) | {"round": int(row[0])} for row in rows)
@@ -338,7 +338,7 @@ def read_transcript(path: Path) -> tuple[list[dict[str, str]], list[tuple[bytes,
 
 
 def _public(error: Exception) -> Reason:
-    """Return the public reason of a failure, whose message may have private values."""
+    """Return the public reason of a failure, whose message may have true demand."""
     kinds: dict[type[GridprivError], Reason] = {
         SolverError: "solver",
         BudgetError: "budget",

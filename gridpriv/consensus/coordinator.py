@@ -1,7 +1,7 @@
 """The coordinator, lines 1-9 of Algorithm 3.1, and the Anderson acceleration of its rounds.
 
-The coordinator has only an :class:`Exchange` of orders and replies, so no private value can reach
-it.
+The coordinator has only an :class:`Exchange` of orders and replies, so no value before
+noise can reach it.
 
 A round of Algorithm 3.1 with exact updates maps y = w + dual/rho, at every agent that has a
 variable, to its next value (a Douglas-Rachford step; Eckstein and Bertsekas 1992)::

@@ -86,7 +86,7 @@ without the zone, or the final values after the last round."""
 class Exchange(Protocol):
     """Carries a round's orders to the agents and their replies back, in the agents' order.
 
-    A coordinator has no other access to agents, so it cannot request their private values.
+    A coordinator has no other access to agents, so it cannot request their values before noise.
     """
 
     def __call__(self, orders: Sequence[Order]) -> Sequence[Reply]:

@@ -165,7 +165,7 @@ def _named(x509: Any, name: str) -> Any:
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
 
 
-NEEDED = "needed"
+NEEDED = "none; required"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,13 +173,13 @@ class Party(Part):
     """The configuration common to all parties."""
 
     agreement: str = words("agreement.json", "the agreement of all parties", "FILE")
-    state: str = words("state", "its state between turns, and its transcript", "FOLDER")
-    certificate: str | None = words(None, "its certificate (PEM)", "FILE", unset="none")
-    key: str | None = words(None, "the certificate's key (PEM)", "FILE", unset="none")
+    state: str = words("state", "folder of the party's state and transcript", "FOLDER")
+    certificate: str | None = words(None, "certificate of the party (PEM)", "FILE", unset="none")
+    key: str | None = words(None, "private key of the certificate (PEM)", "FILE", unset="none")
     authority: str | None = words(
         None, "certificate of the consortium's authority (PEM)", "FILE", unset="none"
     )
-    timeout: float = number(300.0, "how long others are waited for", errors.positive, unit="s")
+    timeout: float = number(300.0, "longest wait for another party", errors.positive, unit="s")
 
 
 @documented
@@ -187,13 +187,13 @@ class Party(Part):
 class CoordinatorParty(Party):
     """The coordinator's configuration."""
 
-    listen: str = words("127.0.0.1:50051", "where zones reach it", "HOST:PORT")
+    listen: str = words("127.0.0.1:50051", "address that zones connect to", "HOST:PORT")
     late: Late = choice(
         "wait",
         get_args(Late),
-        "response to a late zone: wait for it, continue with its last release, or stop",
+        "treatment of a late zone: wait, continue with its last values, or stop",
     )
-    report: str = words("report", "its public report", "FOLDER")
+    report: str = words("report", "folder of the public report", "FOLDER")
 
     def agree(self) -> None:
         """Refuse an invalid address."""
@@ -206,24 +206,24 @@ class CoordinatorParty(Party):
 class ZoneParty(Party):
     """A zone's configuration."""
 
-    zone: str | None = words(None, "its name in the agreement", "NAME", unset=NEEDED)
+    zone: str | None = words(None, "name of the zone in the agreement", "NAME", unset=NEEDED)
     network: str = words("network.json", "the grid without demand", "FILE")
     zoning: str = words("zones.csv", "the zone map", "FILE")
-    demand: str = words("demand.csv", "its own demand (bus,pd_mw,qd_mvar); private", "FILE")
-    coordinator: str = words("127.0.0.1:50051", "where the coordinator is", "HOST:PORT")
+    demand: str = words("demand.csv", "true demand of the zone (bus,pd_mw,qd_mvar)", "FILE")
+    coordinator: str = words("127.0.0.1:50051", "address of the coordinator", "HOST:PORT")
     timeout: float = number(
-        600.0, "how long a run may go without progress", errors.positive, unit="s"
+        600.0, "longest time without progress of the run", errors.positive, unit="s"
     )
     beat: float = number(
         0.0,
-        "answers leave at multiples of this after their order came; 0 is at once",
+        "interval of answers: sent at its multiples after an order; 0: at once",
         errors.not_negative,
         unit="s",
     )
-    ledger: str | None = words(None, "its ledger, charged before every draw", "FILE", unset="none")
-    ledger_key: str | None = words(None, "the ledger's key", "FILE", unset="its name and .key")
+    ledger: str | None = words(None, "ledger charged before every draw", "FILE", unset="none")
+    ledger_key: str | None = words(None, "key of the ledger", "FILE", unset="its name and .key")
     seed: int | None = count(
-        None, "seed of its simulated noise", least=0, unset="drawn, and kept in its state"
+        None, "seed of simulated noise", least=0, unset="drawn, and kept in the state"
     )
 
     def agree(self) -> None:

@@ -109,7 +109,7 @@ class Study:
 
     @property
     def public(self) -> bool:
-        """True if values computed from private demand were left out."""
+        """True if values computed from true demand were left out."""
         return bool(self.manifest.get("public", False))
 
 

@@ -188,7 +188,7 @@ class Case:
             ("buses", str(self.n_bus)),
             ("branches", str(self.n_branch)),
             ("generators", str(len(self.gen_bus))),
-            ("MW of load", f"{load:.6g}"),
+            ("MW of demand", f"{load:.6g}"),
             ("MW of capacity", f"{capacity:.6g}"),
         ]
 

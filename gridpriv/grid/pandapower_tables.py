@@ -74,7 +74,7 @@ def base_power(net: Net) -> float:
     In pandapower ``sn_mva`` only affects computation and is 1 MVA by default, where a
     medium-voltage grid has admittances of 1e4 per unit and conic solvers fail. For the default the
     base is 1, 10 or 100 MVA: at least the sum of all transformers or, without transformers, 100 MVA
-    from 10 kV on. Demand is not read, as it is private.
+    from 10 kV on. Demand is not read, as it needs protection.
     """
     given = float(net.sn_mva)
     if given != DEFAULT_BASE:

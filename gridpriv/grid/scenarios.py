@@ -82,7 +82,7 @@ class DemandSeries:
         return (self.at(step) for step in range(len(self)))
 
     def scale(self, step: int) -> float:
-        """Return the factor on the private data in a step."""
+        """Return the factor on true demand in a step."""
         return self.scales[step] if self.scales else 1.0
 
     def at(self, step: int) -> Case:

@@ -54,7 +54,7 @@ up to 1, and so do at most weights times abs(phi_k), by orthonormality): an erro
 each of two adjacent data sets. Forecasts within 2^17, from which P_z(t) is subtracted, double it
 and add 2 g. So every number that changes is charged 8 (T + 1) g in addition to its distance.
 
-Lags of private demand would make every feature private; a public lag (last week's published load)
+Lags of true demand would make every feature private; a public lag (last week's published load)
 is a column of the weather file. A hidden layer of public random weights makes the same model
 nonlinear (``network``): of it, too, only products with features are private.
 """

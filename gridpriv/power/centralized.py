@@ -5,8 +5,8 @@ The grid is one zone with all buses. ``cost`` with a hard balance is the SOC rel
 imbalance of any dispatch.
 
 Two values enclose the least shed load at constant power factor: the relaxation's bound (no dispatch
-sheds less) and an AC plan (which sheds no more than that). A limit is reported as a cause only if
-the AC plan sheds less without exactly the reported limits.
+sheds less) and an AC schedule (which sheds no more than that). A limit is reported as a cause only
+if the AC schedule sheds less without exactly the reported limits.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Shortage:
     Attributes
     ----------
     shed_mw : float
-        Load shedding of the AC plan that sheds least.
+        Load shedding of the AC schedule that sheds least.
     deenergized_mw : float
         The part of it on islands without generation.
     curtailed_mw : float
@@ -104,9 +104,9 @@ class Shortage:
     def sentence(self) -> str:
         """Return the least load shedding and its causes as a sentence."""
         if self.shed_mw <= self.negligible_mw:
-            parts = ["An AC plan serves all demand"]
+            parts = ["An AC schedule serves all demand"]
         else:
-            parts = [f"An AC plan exists that sheds {self.shed_mw:.4g} MW"]
+            parts = [f"The best AC schedule found sheds {self.shed_mw:.4g} MW"]
         if self.curtailed_mw > self.negligible_mw:
             parts.append(f"It curtails {self.curtailed_mw:.4g} MW of lower limits of generators")
         if self.deenergized_mw > 0:
@@ -123,12 +123,12 @@ class Shortage:
 
 
 def shortage(case: Case) -> Shortage:
-    """Return the least load shedding of an AC plan and its causes.
+    """Return the least load shedding of an AC schedule and its causes.
 
     Raises
     ------
     SolverError
-        If no AC plan is found.
+        If no AC schedule is found.
     """
     least = acopf(case, "shed")
     state = least.state
@@ -244,7 +244,7 @@ class SolvedRelaxation:
 
     @cached_property
     def shortage(self) -> Shortage:
-        """Load shedding of an AC plan, and its causes."""
+        """Load shedding of an AC schedule, and its causes."""
         return shortage(self.case)
 
     @cached_property
@@ -291,7 +291,7 @@ class SolvedRelaxation:
     def explanation(self) -> str:
         """Return the load shedding and the binding limits as a sentence."""
         if self.balanced:
-            return f"the relaxation serves all load; {limit_sentence(self.limits)}"
+            return f"the relaxation serves all demand; {limit_sentence(self.limits)}"
         least = self.least_shed_mw
         bound = (
             "no balanced solution"
@@ -301,7 +301,7 @@ class SolvedRelaxation:
         try:
             return f"{bound}. {self.shortage.sentence()}"
         except SolverError as error:
-            return f"{bound}; no AC plan was found ({error})"
+            return f"{bound}; no AC schedule was found ({error})"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the relaxation as a JSON value."""

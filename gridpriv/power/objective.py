@@ -225,7 +225,7 @@ class Service(Part):
     balancing_price: float = number(
         BALANCING_PRICE,
         "price of a zone's deviation from its scheduled interchange, in its redispatch and for the "
-        "printed value of balancing power",
+        "worth of balancing power",
         positive,
         unit="$/MWh",
     )

@@ -125,7 +125,7 @@ class ZoneProblem:
         return self._solvers[exact].solve(linear, metric, near=near)
 
     def metrics(self, z: Floats, data: Floats) -> dict[str, float]:
-        """Return squared imbalance (p.u.), shortage and surplus in MW and MVAr, cost; private.
+        """Return squared imbalance (p.u.), shortage, surplus (MW, MVAr), cost; for the owner only.
 
         The cost of generation in $/h is included only if the objective has it.
         """

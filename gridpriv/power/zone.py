@@ -153,7 +153,7 @@ class Zone:
 
     @cached_property
     def demand(self) -> Floats:
-        """The zone's private data: (pd, qd) of its own buses, shape (2 |N_z|,)."""
+        """The zone's true demand: (pd, qd) of its own buses, shape (2 |N_z|,)."""
         case = self.network.case
         return np.concatenate([case.pd[self.own], case.qd[self.own]])
 

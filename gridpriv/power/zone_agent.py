@@ -1,4 +1,4 @@
-"""The zones of a run: each an agent, with methods for its owner that return private values."""
+"""The zones of a run: each an agent, with methods for its owner that return its own values."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class ZoneAgent:
         return self.agent.release(penalty, step)
 
     def metrics(self) -> RoundMetrics:
-        """Return the values of the last round; private."""
+        """Return the values of the last round, for the owner only."""
         return self.agent.metrics()
 
     def drawn(self) -> dict[Release, int]:
@@ -296,7 +296,7 @@ def public_proxy(zone: Zone) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class ZoneOutcome:
-    """A zone after the last round; private, but for ``released``.
+    """A zone after the last round; for its owner only, but for ``released``.
 
     Attributes
     ----------

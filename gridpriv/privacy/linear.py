@@ -1,6 +1,6 @@
 """Linear statistics of a demand: their sensitivity, the estimate from them, and exact sums.
 
-A matrix of statistics is applied to the private demand, and noise is added. The estimate from the
+A matrix of statistics is applied to the true demand, and noise is added. The estimate from the
 release and public priors is post-processing. The matrices apply to vectors of units and groups of
 units, not to grids.
 
@@ -531,7 +531,7 @@ class Disclosure:
         return np.asarray(np.kron(weights @ pairs, self.strategy.matrix)) / (self.scale or 1.0)
 
     def measure(self, data: Floats) -> Floats:
-        """Return the private statistics before noise."""
+        """Return the statistics before noise."""
         owned = data / self.scale if self.scale else data
         if self.power_factors is not None:
             owned = (self.power_factors.shear @ owned.reshape(2, -1)).ravel()

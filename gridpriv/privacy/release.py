@@ -38,7 +38,7 @@ class Release:
     assumed: float
 
     def apply(self, value: Floats, stream: Stream) -> Floats:
-        """Return the private quantity with noise on every coordinate."""
+        """Return the protected quantity with noise on every coordinate."""
         return self.mechanism.perturb(value, stream)
 
     @property

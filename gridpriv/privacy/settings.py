@@ -8,7 +8,7 @@ names, or paths that end in ``.py``) are imported here, also in the processes of
 The parts of a registered mechanism are checked where they are used. A fault of a user's class is an
 error of input that names the mechanism. The parts are tried when noise of a scale is made, which is
 before a release of that scale is charged; what only a draw shows is refused when it is drawn. A
-message names no value: what is perturbed is private.
+message names no value, as perturbed values need protection.
 """
 
 from __future__ import annotations
@@ -342,13 +342,12 @@ class Privacy(Part):
     )
     delta: float = number(
         1e-5,
-        "delta of one Gaussian release: its epsilon is stated at this delta, and --budget "
-        "per-release:E without D uses it",
+        "delta of the epsilon of one Gaussian release; --budget per-release:E without D uses it",
         check_delta,
     )
     target_delta: float = number(
         1e-5,
-        "delta at which total epsilons are stated, besides pure totals",
+        "delta of stated totals, besides pure ones; --budget does not set it",
         check_delta,
     )
     noise: Noise = choice(

@@ -332,7 +332,7 @@ class TemporalDisclosure:
         return self.over.weights
 
     def measure(self, days: Floats) -> Floats:
-        """Return the private statistics (2(m + K),) of demand over time (T, 2n)."""
+        """Return the true statistics (2(m + K),) of demand over time (T, 2n)."""
         owned = days.reshape(self.over.steps, 2, -1)
         if self.level.power_factors is not None:
             owned = np.einsum("kl,tln->tkn", self.level.power_factors.shear, owned)

@@ -308,7 +308,7 @@ def _alike(runs: pd.DataFrame) -> pd.DataFrame:
     if runs.empty:
         return runs
     named = runs.assign(budget_shown=runs.budget.map(budget_words))
-    if "reason" in named:  # of finished runs: not converged, or without a zone's AC plan
+    if "reason" in named:  # of finished runs: not converged, or without a zone's redispatch
         named["status"] = named.status.mask(
             named.status == "done", named.reason.str.split(":").str[0]
         )

@@ -129,7 +129,8 @@ def study_messages(
         own = list(panel_messages(panel))
         messages += own
         steps += next_steps(panel, own)
-    messages += [*_claims(study), *composition(study), *protections(study), *_left_out(study)]
+    messages += [*_claims(study), *composition(study), *protections(study), *_proven(study)]
+    messages += _left_out(study)
     if caveat := simulation_caveat(study):
         messages.append(message("caveat", {"caveat": f"{caveat[0].upper()}{caveat[1:]}"}))
     chosen = {"settings": LEARNING_SETTINGS} if "adjacency" in study.runs else {}
@@ -174,6 +175,13 @@ def _next_secure(
     if noisy and len(lacking) == len(noisy):
         return steps
     return [message("next-secure", {"settings": settings}), *steps]
+
+
+def _proven(study: Study) -> Iterator[Message]:
+    """Yield the presets whose noise has proven sensitivities, of methods of a study."""
+    methods = study.manifest["study"].get("methods") or []
+    presets = {m["preset"] for m in methods if "preset" in m and m.get("sensitivity") == "proven"}
+    yield from (message("proven-of-preset", {"preset": preset}) for preset in sorted(presets))
 
 
 def _left_out(study: Study) -> Iterator[Message]:
@@ -380,10 +388,10 @@ def export(
     folder : path
     formats : iterable of {'html', 'pdf', 'xlsx', 'csv', 'tex'}
     public : bool
-        Leave out values computed from private data; files are named ``report-public``.
+        Leave out values computed from true demand; files are named ``report-public``.
     out : path, optional
         Output folder; default ``folder``, and its subfolder ``public`` for a public report, which
-        must be empty so that it has no private files.
+        must be empty so that it has no files for the data owner only.
     figures : {'png', 'svg', 'pdf'}, optional
         Also write every figure as a file of this format into ``report-figures``.
     pivot : (rows, columns), optional

@@ -106,9 +106,9 @@ def _dispatch(units: pd.DataFrame) -> Iterator[Fact]:
 
 
 def _load_shedding(shed: float, load: float) -> Fact:
-    """Return load shedding (MW) with its share of the load."""
-    share = f"{number_text(100.0 * shed / load, 2)} % of the load" if load > 0 and shed > 0 else ""
-    return Fact("Load shedding", f"{amount(shed, 'MW')} MW", share)
+    """Return load shedding (MW) with its share of the demand."""
+    note = f"{number_text(100.0 * shed / load, 2)} % of the demand" if load > 0 < shed else ""
+    return Fact("Load shedding", f"{amount(shed, 'MW')} MW", note)
 
 
 def _deviation(physical: Json) -> Iterator[Fact]:
@@ -313,7 +313,7 @@ class Panel:
     @property
     def title(self) -> str:
         """Grid, load, and the budget."""
-        load = f" ({number_text(self.load_mw, 4)} MW of load)" if self.load_mw is not None else ""
+        load = f" ({number_text(self.load_mw, 4)} MW of demand)" if self.load_mw is not None else ""
         at = "" if self.budget == NO_NOISE else f", {source.budget_words(self.budget)}"
         return f"{self.name}{load}{at}"
 
@@ -534,7 +534,7 @@ def _noise_free_costs(panel: Panel, base: pd.Series | None) -> Iterator[Message]
 
 
 def _noise_free_imbalance(panel: Panel, plain: pd.DataFrame) -> Iterator[Message]:
-    """Yield the noise-free methods that count as converged, but miss a part of the load."""
+    """Yield the noise-free methods that count as converged, but miss a part of the demand."""
     load = panel.load_mw or 0.0
     missed = plain[plain.plan_shortage_mw > UNREALIZABLE * load] if load else plain[:0]
     missed = missed[~(missed.consensus_residual > CONVERGED_RESIDUAL)]

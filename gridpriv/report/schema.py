@@ -84,7 +84,7 @@ class MethodMeans(OfMethod, name="summary"):
     balancing_mw: Number = like(RunSummary, "balancing_mw")
     interchange_deviation_mw: Number = like(RunSummary, "interchange_deviation_mw")
     cost: Number = like(RunSummary, "cost")
-    seeds: Number = released("Seeds: number of finished runs")
+    seeds: Number = released("Runs: number of finished runs, AC-feasible or not")
     failed: Number = released("Failed: number of failed runs")
 
 
@@ -100,11 +100,11 @@ SUMMARY = replace(
 
 
 class ConvexMeans(OfMethod, name="convex"):
-    """One method at one budget: means over seeds of the last round's plan."""
+    """One method at one budget: means over seeds of the schedule of the last round."""
 
     total_epsilon: Number = like(Certificate, "total_epsilon")
     consensus_residual: Number = released(
-        "Consensus residual: 2-norm of w less what zones sent, in the last round", "p.u."
+        "Consensus residual: 2-norm of copies minus consensus variables, in the last round", "p.u."
     )
     imbalance_mw: Number = like(RunSummary, "imbalance_mw")
     plan_shortage_mw: Number = like(RunSummary, "plan_shortage_mw")

@@ -53,7 +53,7 @@ def read_source(folder: str | Path, *, public: bool = False) -> Study:
     Parameters
     ----------
     public : bool
-        Leave out every value computed from private demand or noise.
+        Leave out every value computed from true demand or noise.
     """
     study = read_study(folder)
     document = run_document(study.folder) if study.manifest.get("kind") == RUN else None
@@ -184,7 +184,7 @@ RESIDUAL = Metric("consensus_residual", "Consensus residual", "p.u.", RELEASES)
 AC_MISMATCH = replace(RESIDUAL, title="Largest AC mismatch")
 AC_MISMATCH_OR_RESIDUAL = replace(RESIDUAL, title="Consensus residual or AC mismatch")
 COST = Metric("cost", "Cost", "$/h", DEMAND)
-PLAN_COST = Metric("cost", "Generation cost of the plan", "$/h", DEMAND)
+PLAN_COST = Metric("cost", "Generation cost of the schedule", "$/h", DEMAND)
 REDISPATCH_SHED = Metric("redispatch_shed_mw", "Load shedding", "MW", DEMAND, 1e-3)
 # sentences use the first that a study has: of classifiers, then of grids
 COSTS = (

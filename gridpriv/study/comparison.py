@@ -120,9 +120,9 @@ class WorkEstimate:
 
     def __str__(self) -> str:
         time = f"{self.seconds:.2g} s" if self.seconds < 90.0 else f"{self.seconds / 60.0:.2g} min"
-        runs, private = counted(self.runs, "run"), self.runs - self.baselines
-        if self.baselines and private:
-            runs = f"{private} private and {counted(self.baselines, 'baseline run')}"
+        runs, noisy = counted(self.runs, "run"), self.runs - self.baselines
+        if self.baselines and noisy:
+            runs = f"{noisy} noisy and {counted(self.baselines, 'baseline run')}"
         return f"{runs} in {counted(self.jobs, 'process')}, about {time}"
 
 

@@ -60,12 +60,11 @@ class Forecasting(Part):
         "simulated",
         help="source of the noise: simulated (repeatable, no privacy) or secure (system entropy)",
     )
-    model: str = choice("linear", ("linear", "network"), "model of a zone's demand")
+    model: str = choice("linear", ("linear", "network"), "linear model or neural network")
     steps: int = count(DAY, "steps ahead", most=MOST_STEPS)
     test_steps: int = count(
         0,
-        "number of last steps that are held out and compared with the forecast; the comparison is "
-        "for the data owner only",
+        "number of last steps held out and compared with the forecast; for the data owner only",
         least=0,
     )
     seed: int | None = count(None, "seed of simulated noise", least=0, unset="drawn and printed")
@@ -128,7 +127,7 @@ class DemandForecast:
         )
 
     def as_dict(self) -> Json:
-        """Return a JSON document; ``test``, of the test steps, is private."""
+        """Return a JSON document; ``test``, of the test steps, is for the data owner only."""
         settings, forecast, base = self.settings, self.forecast, self.series.case.base_mva
         noise = settings.noise if forecast.epsilon < math.inf else "none"
         zones = zip(self.zoning.names, self.zoning.members, strict=True)

@@ -71,7 +71,7 @@ REFERENCES = {
     privacy.NO_NOISE: make_method("noise-free", mechanism=privacy.NO_NOISE),
     privacy.NOTHING: make_method("prior-only", **PRIOR_ONLY),
 }
-"""Baselines of private methods, by their noise."""
+"""Baselines of noisy methods, by their noise."""
 
 DEFAULT_METHODS = (
     REFERENCES[privacy.NO_NOISE],
@@ -164,7 +164,7 @@ def shown(name: str) -> str:
 DEFAULT_BUDGETS = (0.5, 1.0, 5.0, 10.0)
 DEFAULT_SEEDS = (1, 2, 3, 4, 5)
 MOST_SEEDS = 100_000
-DEFAULT_TITLE = "Private methods compared"
+DEFAULT_TITLE = "Methods compared"
 DEFAULT_QUESTION = "Which method protects demand at the lowest cost?"
 
 
@@ -276,7 +276,7 @@ class StudyPlan:
 
     @cached_property
     def references(self) -> tuple[Method, ...]:
-        """Noise-free and prior-only baselines of private methods.
+        """Noise-free and prior-only baselines of noisy methods.
 
         One for each choice of settings other than noise, whatever their notation; none of a kind
         that the study has itself.
@@ -397,7 +397,7 @@ def make_plan(
     settings : mapping
         Common settings by their Python name.
     reference : bool
-        Also run the zones of private methods without noise and with prior-only
+        Also run the zones of noisy methods without noise and with prior-only
         (:attr:`StudyPlan.references`).
     title, question, name : str
         Title and question of the report, and name of its folder.

@@ -202,7 +202,7 @@ def finals(document: Json) -> Json:
 
 
 def _warning(result: RunResult) -> str:
-    """Return the note on a finished run that has not converged or lacks a zone's AC plan."""
+    """Return the note on a finished run that has not converged or has no redispatch in a zone."""
     from gridpriv.zonal.opening import CONVERGED_RESIDUAL  # imports solvers
 
     rounds = result.trace.rounds
@@ -212,5 +212,5 @@ def _warning(result: RunResult) -> str:
             f"round {len(rounds)}, above {CONVERGED_RESIDUAL:g} p.u."
         )
     if result.physical["fallback_zones"]:
-        return f"no AC plan in zone {', '.join(result.physical['fallback_zones'])}"
+        return f"no redispatch in zone {', '.join(result.physical['fallback_zones'])}"
     return ""

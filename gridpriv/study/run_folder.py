@@ -302,7 +302,7 @@ def open_runs(
     Parameters
     ----------
     public : bool
-        Leave out whatever is computed from private demand, and seeds.
+        Leave out whatever is computed from true demand, and seeds.
     resume : bool
         Go on with what the folder holds.
     ledger : str

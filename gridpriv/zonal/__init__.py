@@ -1,1 +1,1 @@
-"""One private run on a grid: settings, run, result, tables and analyses."""
+"""One noisy run on a grid: settings, run, result, tables and analyses."""

@@ -64,12 +64,12 @@ class InUnit(Row):
 
 
 class PlanBalance(Row):
-    """Balance of the plan of the last round with true demand: not load shedding."""
+    """Balance of the schedule of the last round with true demand: not load shedding."""
 
     plan_shortage_mw: Number = private(
         "Shortage of the SOC relaxation: sum over buses of active demand above the supply in the "
-        "last round, before redispatch; can exceed the load, and is not load shedding; negative "
-        "at a bus with surplus",
+        "last round, before redispatch; can exceed total demand, is not load shedding, and is "
+        "negative at a bus with surplus",
         at="final.plan_shortage_mw",
     )
     plan_surplus_mw: Number = private(
@@ -87,7 +87,7 @@ class PlanBalance(Row):
 
 
 class PlanCost(Row):
-    """Objective of the plans of all zones in a round."""
+    """Objective of the schedules of all zones in a round."""
 
     objective: Number = private(
         "Squared imbalance: squared imbalance at true demand, the objective of --objective "
@@ -95,19 +95,19 @@ class PlanCost(Row):
         "p.u.^2",
         at="final.objective",
     )
-    cost: Number = private("Cost of the plan: generation cost of the last round's plan", "$/h")
+    cost: Number = private("Cost of the schedule: generation cost of the round's schedule", "$/h")
 
 
 class Plans(PlanBalance, PlanCost):
-    """Sum of the plans of all zones in a round."""
+    """Sum of the schedules of all zones in a round."""
 
 
 class Residuals(Row):
     """Residuals of the consensus."""
 
     consensus_residual: Number = released(
-        "Residual: consensus residual (2-norm of w less what zones sent), or the largest AC "
-        "mismatch of AC rounds",
+        "Residual: consensus residual (2-norm of copies minus consensus variables), or the "
+        "largest AC mismatch of AC rounds",
         "p.u.",
         at="final.consensus_residual",
     )
@@ -115,8 +115,8 @@ class Residuals(Row):
         "Largest residual: largest consensus residual of one coupling variable", "p.u."
     )
     dual_residual: Number = released(
-        "Dual residual: 2-norm of rho times the change of w, in multiples of the mean marginal "
-        "cost; in AC rounds the largest component of the Lagrangian's gradient"
+        "Dual residual: 2-norm of rho times the change of consensus variables, in multiples of the "
+        "mean marginal cost; in AC rounds the largest component of the Lagrangian's gradient"
     )
 
 
@@ -150,7 +150,7 @@ class ZoneRow(ZoneSize, PlanBalance, name="zones"):
 
     objective: Number = like(Plans, "objective")
     cost: Number = like(Plans, "cost")
-    load_mw: Number = private("Load: total active demand")
+    load_mw: Number = private("Demand: total active demand")
 
 
 class RedispatchSummary(Row):
@@ -179,7 +179,7 @@ class BusRow(OfBus, OfZone, name="buses"):
     qd_mvar: Number = private("Reactive demand: reactive demand of the bus")
     plan_shortage_mw: Number = like(PlanBalance, "plan_shortage_mw")
     plan_shortage_mvar: Number = like(PlanBalance, "plan_shortage_mvar")
-    vm_pu: Number = private("Voltage: voltage magnitude in the last round's plan")
+    vm_pu: Number = private("Voltage: voltage magnitude in the schedule of the last round")
     redispatch_shed_mw: Number = private(
         "Load shedding: active demand shed after AC redispatch", at="final.physical.shed_mw"
     )
@@ -455,11 +455,11 @@ class Physical(RedispatchSummary, name="physical"):
 
     status: Text = like(StepRow, "status")
     failure: Text = private("Failure: reason of a failed AC power flow")
-    load_mw: Number = private("Load: sum of positive active demand")
+    load_mw: Number = private("Demand: sum of positive active demand")
     generation_cost: Number = private("Generation cost: generation cost after AC redispatch", "$/h")
     optimality_gap: Number = private("Optimality gap: cost minus that of the AC optimum", "$/h")
     shed_mw: Number = like(Interchange, "shed_mw")
-    deenergized_mw: Number = private("Shed on de-energized islands: load of de-energized buses")
+    deenergized_mw: Number = private("Shed on de-energized islands: demand of de-energized buses")
     curtailed_mw: Number = private("Curtailed generation: curtailed active generation")
     balancing_cost: Number = like(Interchange, "balancing_cost")
     interchange_deviation_mw: Number = like(RunSummary, "interchange_deviation_mw")
@@ -472,7 +472,7 @@ class Physical(RedispatchSummary, name="physical"):
     highest_vm_pu: Number = private("Highest voltage: highest voltage of an energized bus")
     highest_vm_bus: Number = private("Bus of highest voltage: number of that bus")
     unused_capacity_mw: Number = private("Unused capacity: upper limits minus active generation")
-    fallback_zones: Any = private("Fallback zones: zones that keep to the last round's plan")
+    fallback_zones: Any = private("Fallback zones: zones that keep the schedule of the last round")
     replans: Number = private("Replans: number of repeated zone plans")
     violations: list[Violation] | None = part(Violation)
     interchange: list[Interchange] | None = part(Interchange)
@@ -573,7 +573,7 @@ class RunPrivacy(PrivacyBlock):
 
 
 class ReleasedStatistics(OfZone, name="released"):
-    """One zone: what it releases of its demand."""
+    """One zone: its released statistics of demand."""
 
     statistics: Text = known("Statistics: statistics of demand that carry the noise")
     expected_error_mw: Number = known(

@@ -210,7 +210,7 @@ class Horizon:
         )
 
     def _data(self, zone: Zone) -> Floats:
-        """Return the private demand of a zone for a single release, (steps, 2n)."""
+        """Return the true demand of a zone for a single release, (steps, 2n)."""
         if self.series.scales:
             return zone.demand[None]
         return np.hstack([self.series.pd[:, zone.own], self.series.qd[:, zone.own]])

@@ -71,8 +71,8 @@ def messages(document: Json) -> list[Message]:
     Parameters
     ----------
     document : dict
-        As of :meth:`gridpriv.RunResult.as_dict`; of a public document there are few, as private
-        values are missing.
+        As of :meth:`gridpriv.RunResult.as_dict`; of a public document there are few, as
+        values for the data owner only are missing.
     """
     families = (_feasibility, _convergence, _baselines, _service, interrupted_attempts, _meter)
     return by_severity([message(*each) for family in families for each in family(document)])
@@ -156,7 +156,7 @@ def _convergence(document: Json) -> Iterator[tuple[str, Json]]:
 def _optimal(document: Json, within: float) -> bool:
     """Return True where Newton rounds satisfy the optimality conditions, as far as known."""
     final = document["final"]
-    dual = final["dual_residual"]  # None: private, in a public export
+    dual = final["dual_residual"]  # None in a public export
     dual_converged = dual is None or bool(dual < DUAL_TOLERANCE * within)
     return dual_converged and bool(final["consensus_residual_max"] < within)
 
@@ -165,7 +165,7 @@ def ended_at_tolerance(document: Json) -> bool:
     """Return True where SOC rounds ended early by convergence."""
     final, settings = document["final"], document["settings"]
     fewer = 0 < len(document["rounds"] or ()) < settings["rounds"]
-    residual = final["consensus_residual_max"]  # None: private, in a public export
+    residual = final["consensus_residual_max"]  # None in a public export
     return fewer and residual is not None and bool(residual < settings["tolerance"])
 
 
@@ -233,7 +233,7 @@ def _against_prior_only(document: Json) -> Iterator[tuple[str, Json]]:
     elif value > prior and differs(value - prior, prior, unit):
         texts = {"cost": amount(value, unit), "prior": amount(prior, unit)}
         near = on_relaxation(document) and value <= prior + CHANCE * abs(prior)
-        verdict = f"The release {'costs' if near else 'does not pay: it costs'}"
+        verdict = f"The release {'costs' if near else 'does not pay in this run: it costs'}"
         chance = f" {CHANCE_TEXT}" if near else ""
         code = "dearer-than-prior-only" if priced else "sheds-more-than-prior-only"
         yield code, texts | {"verdict": verdict, "chance": chance}
@@ -262,7 +262,7 @@ def _service(document: Json) -> Iterator[tuple[str, Json]]:
 
 
 def _payment(document: Json) -> str:
-    """Return the value of balancing power, which zones would pay each other, as a sentence."""
+    """Return the value of balancing power, as a sentence."""
     physical, costs = document["final"]["physical"], document["final"]["cost_of_privacy"] or {}
     price, power = document["settings"]["balancing_price"], physical["balancing_mw"] or 0.0
     if power <= negligible_mw(physical["load_mw"] or 0.0):
@@ -273,10 +273,7 @@ def _payment(document: Json) -> str:
 
     prior = None if releases_nothing(document["settings"]) else costs.get("prior_only_balancing_mw")
     instead = "" if prior is None else f" (prior-only: {value(prior)})"
-    return (
-        f" At {price:g} $/MWh (--balancing-price) zones that draw it would pay {value(power)} to "
-        f"zones that supply it{instead}. Over all zones these payments add up to zero."
-    )
+    return f" At {price:g} $/MWh (--balancing-price), that power is worth {value(power)}{instead}."
 
 
 def _capacity(document: Json) -> Iterator[tuple[str, Json]]:

@@ -1,9 +1,9 @@
-"""The start of the private rounds, and the record of every round.
+"""The start of the rounds, and the record of every round.
 
 The start of a coordinator is public. Its size is that of the coupling variables, whatever the grid
 and the transport.
 
-A record has the coordinator's public values and the owners' private values.
+A record has the coordinator's public values and the data owners' own values.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class PublicInputs:
 
 
 def initial_rounds(inputs: PublicInputs, exchange_of: PhaseExchange) -> tuple[State, Plan]:
-    """Test or warm-start every zone on its public proxy; return the start of the private rounds."""
+    """Test or warm-start every zone on its public proxy; return the start of the rounds."""
     settings, consensus = inputs.settings, inputs.consensus
     schedule, in_rounds = schedules(settings, inputs.units)
     start = consensus.stack(inputs.start)

@@ -1,6 +1,6 @@
 """State of the whole grid: as planned by zones, and as an AC state after redispatch, in MW and $/h.
 
-Local: computed from private demand.
+Local: computed from true demand.
 """
 
 from __future__ import annotations

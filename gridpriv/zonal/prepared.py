@@ -121,7 +121,7 @@ class Prepared(Instance):
     network : Network
         The grid's model, with its objective.
     zones : tuple of Zone
-        Each with its private demand.
+        Each with its true demand.
     scale : float
         Factor on the owners' demand.
     expected : PublicDemand or None
@@ -365,7 +365,7 @@ def _refuse_without_minimiser(case: Case, settings: Settings) -> None:
 
 
 def _check_power_factors(factors: PowerFactors | None, expected: PublicDemand, case: Case) -> None:
-    """Refuse power factors that the published demand does not have; private demand is not read."""
+    """Refuse power factors that the published demand does not have; true demand is not read."""
     if factors is None:
         return
     for bus, p, q in zip(case.bus_id, *expected.mean, strict=True):

@@ -292,7 +292,7 @@ class Publication:
     Attributes
     ----------
     ready : Prepared
-        The whole grid as one zone, without its owner's solved state; its demand is private.
+        The whole grid as one zone, without its owner's solved state, with true demand.
     disclosure : Disclosure
         Released statistics of demand, chosen from public quantities.
     priced : bool
@@ -329,7 +329,7 @@ class Publication:
         return NoiseStreams(self.ready.seed).stream(self.ready.zones[0].key, 1, number)
 
     def draw(self, release: Release, value: Floats, number: int) -> Floats:
-        """Return a private value with noise."""
+        """Return a value with noise."""
         return release.apply(value, partial(self.stream, number))
 
 
@@ -413,7 +413,7 @@ def whole_grid(case: Case) -> Zoning:
 
 
 def without_state(case: Case) -> Case:
-    """Return a case without its owner's solved state; its demand is still private."""
+    """Return a case without its owner's solved state, with true demand."""
     return replace(public_network(case), pd=case.pd, qd=case.qd, groups=case.groups)
 
 
@@ -538,7 +538,7 @@ class ProtectedSeries:
     Attributes
     ----------
     horizon : Horizon
-        Its demand is private.
+        With true demand.
     release : Release
     served : tuple of Served
         Step by step.

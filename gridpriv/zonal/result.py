@@ -251,7 +251,7 @@ class FinishedRun(Instance):
     def as_dict(self, *, public: bool = False) -> Json:
         """Return the run as a JSON value.
 
-        With ``public`` everything is null that depends on private demand beyond the releases,
+        With ``public`` everything is null that depends on true demand beyond the releases,
         including solver effort and times, and the seed, which would reveal the noise.
         """
         case, settings = self.case, self.settings
@@ -372,7 +372,7 @@ class RunAnalysis(ABC):
 class RunResult(FinishedRun):
     """A finished (or failed) run, with tables and plots.
 
-    Values that depend on private demand are *local*: the owner may see them, and a public export
+    Values that depend on true demand are *local*: the owner may see them, and a public export
     omits them. ``rounds`` and ``buses`` list them in ``local_columns``.
 
     Attributes

@@ -1,4 +1,4 @@
-"""One private zonal run, from case, zones and settings to a :class:`RunResult`, and its baselines.
+"""One noisy zonal run, from case, zones and settings to a :class:`RunResult`, and its baselines.
 
 Its baselines are other runs of the same zones, and the AC optimum of the whole grid. Every private
 run has two baselines: *noise-free*, and *prior-only*, which has no release and plans on the public
@@ -92,7 +92,7 @@ Admit = Callable[[Planned], None]
 
 @dataclass(frozen=True, eq=False)
 class Opening:
-    """Start of the private rounds; all of it is public.
+    """Start of the rounds; all of it is public.
 
     Attributes
     ----------
@@ -322,7 +322,7 @@ OPENING: dict[Phase, Callable[[ZoneAgent, Order], Reply]] = {
 
 
 def open_rounds(prepared: Prepared, transport: Transport) -> Opening:
-    """Return the start of the private rounds.
+    """Return the start of the rounds.
 
     Rounds on the relaxation start from public proxies of demand; others need a release only.
     """
@@ -384,7 +384,7 @@ def run_rounds(
     central: CentralSchedule | None = None,
     on_ac: AcRounds | None = None,
 ) -> Iterator[Turn]:
-    """Run the private rounds, or the one exchange of a schedule.
+    """Run the rounds, or the one exchange of a schedule.
 
     Where AC rounds did not converge, rounds on the relaxation follow.
     """

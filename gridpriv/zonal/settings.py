@@ -140,14 +140,14 @@ class ReleaseSchedule(Part):
     )
     public_demand: str | None = words(
         None,
-        "public prior: expected demand of every bus (bus,pd_mw,qd_mvar), or a forecast of gridpriv "
-        "learn forecast; STEP: one step of it, else the mean of all",
+        "public prior: expected demand of every bus (bus,pd_mw,qd_mvar), or forecast of gridpriv "
+        "learn: its mean, or a STEP such as 2026-11-28T18:00:00",
         "FILE[@STEP]",
-        unset="estimated from generation capacity",
+        unset="from generating capacity",
     )
     stream: str | None = words(
         None,
-        "length of a window, such as 48h, day or year: with --series the budget holds for every "
+        "length of a window, such as 48h, day or year: with --series, the budget holds for every "
         "window (w-event privacy), and zones release means of their totals over blocks of hours",
         "WINDOW",
         parse_window,
@@ -248,8 +248,8 @@ class Grid(Scenario):
     )
     tolerance: float | None = number(
         None,
-        "consensus residual of every coupling variable, p.u., at which rounds on the relaxation "
-        "stop (dual residual: 10 X); 0: all rounds",
+        "largest entry of the consensus residual, p.u., at which rounds on the relaxation stop "
+        "(dual residual: 10 X); 0: all rounds",
         not_negative,
         unset=f"{DEFAULT_TOLERANCE:g} with update exact, penalty auto, start warm, "
         "solver-tolerance matched and noise drawn at most once, else 0",
@@ -569,8 +569,8 @@ def check_view_of(view: str, zones: Collection[str], perturbed: str) -> None:
 VIEW = partial(
     words,
     SHARED,
-    "demand of zones: shared (all released) | local (all true) | zone:NAME (true in this zone, "
-    "released in the others)",
+    "demand of zones: shared (all released) | local (all true) | zone:NAME (true in this zone "
+    "only)",
     "VIEW",
     check_view,
 )
@@ -580,9 +580,9 @@ VIEW = partial(
 class FlowBased(Part):
     """Demand and power flow from which PTDFs are computed.
 
-    A zone's net position changes by its generators, in proportion to capacity (GSK). Margins (RAM),
-    in each direction, are the rating less the flow of the AC optimum for this demand, without a
-    reliability margin (FRM).
+    A zone's net position changes by its generators, in proportion to capacity (GSK). Margins (RAM)
+    are the active flow that a rating allows at unchanged reactive flow, less that of the AC optimum
+    for this demand, without a reliability margin (FRM).
     """
 
     view: str = VIEW()
@@ -598,9 +598,10 @@ class FlowBased(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Security(Part):
-    """Outages, and the demand and ratings to analyse them with.
+    """Analysis of outages.
 
-    All generators of an island take up lost generation in proportion to their headroom.
+    The dispatch before an outage is the AC optimum for the demand of --view (local: after AC
+    redispatch). All generators of an island take up lost generation in proportion to headroom.
     """
 
     contingencies: str = words(
@@ -618,8 +619,8 @@ class Security(Part):
     )
     screen: float = number(
         0.0,
-        "DC screening: skip the AC power flow of an outage whose largest loading by DC power flow "
-        "is below this value",
+        "DC screening: an outage whose largest DC loading is below this gets no AC power flow and "
+        "does not count as secure",
         not_negative,
         unit="%",
     )

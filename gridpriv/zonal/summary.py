@@ -135,10 +135,10 @@ def results(document: Json) -> list[list[object]]:
 
 
 def _share(physical: Json) -> str:
-    """Return balancing power as a share of the load, in words."""
+    """Return balancing power as a share of the demand, in words."""
     power, load = physical["balancing_mw"] or 0.0, physical["load_mw"] or 0.0
     small = power <= negligible_mw(load) or load <= 0
-    return "" if small else f"{number_text(100.0 * power / load, 2)} % of the load"
+    return "" if small else f"{number_text(100.0 * power / load, 2)} % of the demand"
 
 
 def _power(physical: Json, costs: Json) -> list[list[object]]:
@@ -264,7 +264,7 @@ def _rounds(document: Json) -> str:
     settings, on_ac = document["settings"], document["final"]["ac_rounds"]
     if _is_central(document):
         return f"one central {'AC' if _plans_on_ac(document) else 'SOC'} schedule"
-    listed = document["rounds"]  # None: private, in a public export
+    listed = document["rounds"]  # None in a public export
     rounds = counted(None if listed is None else len(listed), "round")
     if on_ac is not None:
         on_equations = counted(on_ac["rounds"], "AC round")
@@ -305,6 +305,9 @@ def notes(document: Json) -> list[Message]:
     """Return the messages of a run, and the coverage of its certificate."""
     privacy, state = document["privacy"], verdict(document)
     lines = [message("ac-state", {"state": state.removesuffix(".")})] if state else []
+    noisy = privacy["mechanism"] != "none" and not releases_nothing(document["settings"])
+    if noisy and document["final"]["physical"]["status"] is not None:
+        lines.append(message("one-draw", {}))
     lines += [*messages(document), *released(document)]
     if privacy["mechanism"] != "none":
         lines += protected(document)
@@ -456,7 +459,7 @@ def _mean_of(values: list[float], steps: list[Json]) -> str:
 
 
 def series_messages(steps: list[Json], planned: int, settings: Json) -> list[Message]:
-    """Return the messages of a series; without private values for a public document."""
+    """Return the messages of a series; fewer for a public document."""
     return [message(*each) for each in _of_series(steps, planned, settings)]
 
 

@@ -1,6 +1,6 @@
 """A grid's state as tables with pandapower's names, as a case file, and as a pandapower net.
 
-Every value depends on private demand, directly or through dispatch: tables and nets are *local*,
+Every value depends on true demand, directly or through dispatch: tables and nets are *local*,
 and no public export contains them.
 """
 
@@ -156,7 +156,7 @@ def write_set_points(solution: GridState, source: str | Path, path: Path) -> Non
     Parameters
     ----------
     solution : GridState
-        Local: it depends on private demand, so only its owner may read the file.
+        Local: it depends on true demand, so only its owner may read the file.
     source : str or path
         The case's source (:func:`gridpriv.load_case`). A file that pypowsybl reads keeps its other
         content, and so does a pandapower net.

@@ -22,7 +22,7 @@ def test_every_field_of_a_file_is_reported(
     out, err = capsys.readouterr()
     assert "warning: mine.m: dcline" in err
     printed = " ".join(out.split())
-    assert "14 buses, 20 branches and 5 generators in service, 259 MW of load" in printed
+    assert "14 buses, 20 branches and 5 generators in service, 259 MW of demand" in printed
     assert "unsupported dcline 1 DC lines are fixed demand at both ends" in printed
     assert "reference bus 1 bus 1;" in printed
     assert "The power balance may differ from the source's for: dcline." in printed

@@ -317,7 +317,7 @@ def test_older_names_of_flags_are_read(words: list[str], name: str, value: str) 
         ("report --format", f"{' | '.join(report.FORMATS)}"),
         ("report --figures", f": {' | '.join(report.PICTURES)}"),
         ("--log", f": {' | '.join(parties.LEVELS)}"),
-        ("audit --levels", " | ".join(LEVELS[1:])),
+        *(("audit --levels", f"{level} (") for level in LEVELS),
         (
             "audit --runs",
             "(default: {release} at level release, {solution} at solution, {messages} at messages)",

@@ -30,7 +30,7 @@ def test_the_document_has_the_bound_and_what_binds(capsys):
     assert document["bound"] == pytest.approx(8075.12, abs=0.05)
     assert document["unit"] == "$/h"
     assert document["explanation"].startswith(
-        "the relaxation serves all load; voltage at its upper"
+        "the relaxation serves all demand; voltage at its upper"
     )
 
 

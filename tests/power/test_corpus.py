@@ -155,9 +155,8 @@ VALUES = {
     },
     "more-balancing-than-prior-only": {"saved": "3.3 % lower"},
     "costs-include": {
-        "payment": " At 1000 $/MWh (--balancing-price) zones that draw it would pay 437.00 $/h to "
-        "zones that supply it (prior-only: 8742.00 $/h). Over all zones these payments add up to "
-        "zero."
+        "payment": " At 1000 $/MWh (--balancing-price), that power is worth 437.00 $/h "
+        "(prior-only: 8742.00 $/h)."
     },
     "noise-free-not-converged": {"so": ", so the cost of privacy is approximate"},
     "cost-not-minimized": {"objective": "losses"},
@@ -212,13 +211,12 @@ def test_no_part_of_a_runs_messages_is_unknown(modules, finished, monkeypatch):
     ("wrong", "fault"),
     [
         (
-            "At 250 $/MWh (--balancing-price) zones that draw it would pay 7.75 $/h to zones that "
-            "supply it.",
+            "At 250 $/MWh (--balancing-price), that power is worth 7.75 $/h.",
             "printed 250",
         ),
-        ("balancing power  0.031 MW  2.5 % of the load", "printed 0.031"),
+        ("balancing power  0.031 MW  2.5 % of the demand", "printed 0.031"),
         (
-            "The grid is short of generating capacity: load and losses exceed its "
+            "The grid is short of generating capacity: demand and losses exceed its "
             "capacity of 772.4 MW by 3 MW.",
             "printed 3, is -",
         ),

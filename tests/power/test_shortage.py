@@ -108,8 +108,8 @@ def test_generation_that_cannot_go_low_enough_is_no_shortage_of_demand(case14):
 
 
 def test_a_grid_that_can_serve_all_load_has_no_shortage(case14):
-    assert relax(case14).explanation().startswith("the relaxation serves all load")
-    assert shortage(case14).sentence() == "An AC plan serves all demand"
+    assert relax(case14).explanation().startswith("the relaxation serves all demand")
+    assert shortage(case14).sentence() == "An AC schedule serves all demand"
 
 
 CONTRADICTION = """function mpc = bad

@@ -56,7 +56,7 @@ def test_the_card_names_the_method_with_the_lowest_mean(study: Study) -> None:
         share_of(at.iloc[0].cost_of_privacy, at.iloc[0].baseline_cost).removesuffix(")")
     )
     assert facts["Certified total"] == "epsilon 5"
-    assert card.title == "case14 (259.0 MW of load), total epsilon 5"
+    assert card.title == "case14 (259.0 MW of demand), total epsilon 5"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+import gridpriv
 from gridpriv.core.store import Study
 from gridpriv.report.export import make_report, study_messages, to_html
 from gridpriv.report.figures import split_bars
@@ -312,7 +313,7 @@ def test_the_card_of_a_real_study_is_that_of_its_runs(reference: bool, tmp_path:
     study = read_source(tmp_path)
     runs, (card,) = with_cost_of_privacy(study.runs), cards(study, summary(study))
     facts = {f.label: f for f in card.facts}
-    assert card.title == "case14 (259.0 MW of load), total epsilon 8"
+    assert card.title == "case14 (259.0 MW of demand), total epsilon 8"
     assert (facts["Compared at"].value, facts["Compared at"].note) == (
         "total epsilon 8",
         "pure; budgets of the study: 1, 8",
@@ -373,7 +374,7 @@ def test_the_cost_of_noise_free_methods_is_that_of_the_methods_they_are_a_part_o
     assert rows.method_cost["other"] == rows.method_cost["a"] == pytest.approx(331.0)
     assert texts_of(study, "noise-free-costs") == [
         'case14: without any noise, "other" costs 331.00 $/h more than "plain", the cheapest '
-        "noise-free method. With noise such a method can cost more or less. As epsilon grows, its "
+        "noise-free method. With noise, such a method can cost more or less. As epsilon grows, its "
         "cost approaches its noise-free cost."
     ]
     alone = made(noise_free(8000.0), method("a", [8400.0, 8420.0]))
@@ -390,7 +391,28 @@ def test_a_noise_free_schedule_that_misses_load_is_marked(shortage: float, marke
     assert len(texts) == marked
     if marked:
         assert 'rounds of "other" have converged in the coupling variables' in texts[0]
-        assert "leave 138.4 MW of 259.0 MW of the load without supply" in texts[0]
+        assert "leave 138.4 MW of 259.0 MW of the demand without supply" in texts[0]
+        assert "more rounds (--rounds) leave less" in texts[0]
+
+
+@pytest.mark.slow
+def test_more_rounds_of_the_linearized_update_leave_less_demand_without_supply() -> None:
+    case = gridpriv.load_case("case14")
+    zoning, short = gridpriv.shipped_zoning(case), []
+    for rounds in (20, 100, 400):
+        settings = gridpriv.make_settings("ryu-kim", mechanism="none", rounds=rounds)
+        last = gridpriv.run(case, zoning, settings).trace.rounds[-1]
+        short.append(last.metrics["plan_shortage_mw"])
+    assert short[0] > 1.5 * short[1] > 2.0 * short[2] > 0.0
+
+
+def test_a_method_with_a_preset_says_that_its_noise_has_the_proven_sensitivity() -> None:
+    methods = [{"name": "a", "preset": "ryu-kim", "sensitivity": "proven"}]
+    runs = noise_free(8000.0), method("a", [8001.0, 8002.0])
+    (text,) = texts_of(made(*runs, study={"methods": methods}), "proven-of-preset")
+    assert "ryu-kim" in text and "not to the published one" in text
+    methods[0]["sensitivity"] = "published"
+    assert not texts_of(made(*runs, study={"methods": methods}), "proven-of-preset")
 
 
 def test_a_method_below_the_budget_is_named_with_the_cause() -> None:

@@ -364,9 +364,9 @@ def test_a_worker_of_a_study_need_not_import_what_lays_out_grids() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_an_estimate_separates_private_runs_from_baselines() -> None:
+def test_an_estimate_separates_noisy_runs_from_baselines() -> None:
     assert str(WorkEstimate(62, 2, 9.0, 2)).startswith(
-        "60 private and 2 baseline runs in 2 processes"
+        "60 noisy and 2 baseline runs in 2 processes"
     )
     assert str(WorkEstimate(2, 1, 9.0)).startswith("2 runs in 1 process")
 

@@ -13,6 +13,7 @@ from sentences import series_sentences
 
 from gridpriv import load_case, partition, run, shipped_zoning
 from gridpriv.cli.main import main
+from gridpriv.cli.run import summarise
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.report.panel import run_card
@@ -424,7 +425,7 @@ def test_a_series_says_in_how_many_steps_the_noise_free_baseline_has_not_converg
     ]
     settings = {"voll": 1.0, "objective": "cost"}
     text = " ".join(series_sentences(steps, 4, settings))
-    assert "In 2 steps the noise-free baseline has not converged" in text and "0.5 p.u." in text
+    assert "In 2 steps, the noise-free baseline has not converged" in text and "0.5 p.u." in text
     assert "approximate" not in text
     steps[3]["noise_free_cost"] = 8.0
     assert "approximate" in series_sentences(steps, 4, settings)[-1]
@@ -542,15 +543,25 @@ def test_the_prior_only_balancing_power_follows_the_saving_that_leaves_it_out(pr
     assert "balancing power, prior-only" not in {row[0] for row in results(document)}
 
 
+def test_a_noisy_run_says_next_to_its_figures_that_they_are_of_one_draw(private, capsys):
+    summarise(private)
+    _, _, rest = capsys.readouterr().out.partition("highest voltage")
+    assert "These figures are of one draw of the noise" in rest.splitlines()[2]
+    quiet = changed(private, settings={"release": "nothing"})
+    summarise(quiet)
+    assert "one draw" not in capsys.readouterr().out
+
+
 def test_balancing_power_is_next_to_the_cost_of_privacy_with_its_value(private):
     physical = {"cost": 300.0, "balancing_mw": 25.9, "balancing_cost": 25900.0}
     document = changed(private, physical=physical, costs={"cost": 1.0, "noise_free_cost": 299.0})
     names = [row[0] for row in results(document)]
     assert names[names.index("cost of privacy") + 1] == "balancing power"
     note = results(document)[names.index("balancing power")][3]
-    assert note == "10 % of the load"
+    assert note == "10 % of the demand"
     (text,) = (str(m) for m in messages(document) if m.code == "costs-include")
-    assert "At 1000 $/MWh (--balancing-price) zones that draw it would pay 25900.0 $/h to" in text
+    assert "At 1000 $/MWh (--balancing-price), that power is worth 25900.0 $/h" in text
+    assert " pay " not in text, "no rule says which zone pays"
     physical |= {"balancing_mw": 0.43749, "balancing_cost": 437.49}
     physical |= {"worst_loading_percent": 100.06, "worst_branch": "6-8"}
     document = changed(private, physical=physical)

@@ -83,7 +83,7 @@ def test_a_grid_without_load_prints_its_run(planning, capsys):
     assert main([*words, "--mechanism", "none", "--no-reference"]) == 0
     printed = capsys.readouterr().out
     assert "no load shedding." in printed
-    assert "of the load" not in printed
+    assert "of the demand" not in printed
 
 
 def test_balancing_power_without_load_has_a_value_but_no_share(capsys):
@@ -93,8 +93,8 @@ def test_balancing_power_without_load_has_a_value_but_no_share(capsys):
     document["final"]["physical"] |= {"balancing_mw": 5.0, "balancing_cost": 5000.0}
     summarise(document)
     printed = " ".join(capsys.readouterr().out.split())
-    assert "zones that draw it would pay 5000.00 $/h to zones that supply it." in printed
-    assert "of the load" not in printed
+    assert "that power is worth 5000.00 $/h." in printed
+    assert "of the demand" not in printed
 
 
 # 21: one bus without a branch; 53: nothing generates; 68: no load. Slow ones are below

@@ -155,7 +155,7 @@ def test_power_outside_the_cost_is_reported_with_its_value(heavy, capsys):
     expected = physical["generation_cost"] + voll * physical["shed_mw"]
     value = price * sum(row["balancing_mw"] for row in physical["interchange"])
     assert physical["cost"] == pytest.approx(expected, rel=1e-9) and value > 1.0
-    match = re.search(rf"At {price:g} \$/MWh .* zones that draw it would pay ([\d.]+) \$/h", text)
+    match = re.search(rf"At {price:g} \$/MWh .* that power is worth ([\d.]+) \$/h", text)
     assert match and float(match[1]) == pytest.approx(value, rel=1e-5)
     printed = float(re.search(r"balancing power +([\d.]+) +MW", text)[1])
     assert value == pytest.approx(price * printed, rel=1e-3)
@@ -165,14 +165,14 @@ def test_power_outside_the_cost_is_reported_with_its_value(heavy, capsys):
 def test_a_run_without_a_cost_has_no_message_on_costs(heavy, capsys):
     final = heavy["final"] | {"physical": heavy["final"]["physical"] | {"cost": None}}
     summarise(heavy | {"final": final})
-    assert "generation of balancing power" not in " ".join(capsys.readouterr().out.split())
+    assert "balancing power included" not in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_series_with_costs_states_what_they_include(known):
     step = {"step": "1", "consensus_residual": 0.0, "cost": 10.0 if known else None}
     text = " ".join(series_sentences([step], 1, {"voll": 5000.0, "objective": "cost"}))
-    assert ("the generation of balancing power" in text) is known
+    assert ("generation (balancing power included)" in text) is known
     assert ("load shedding at 5000 $/MWh" in text) is known
 
 

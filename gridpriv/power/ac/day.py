@@ -17,9 +17,9 @@ deficit is priced as load shedding.
 Privacy. As in the joint rounds of one step: all blocks use public data and released demand.
 
 Unit commitment is a mixed-integer linear program, solved by HiGHS. In every island generation meets
-the released demand and the losses of an AC plan, with load shedding and curtailed generation by bus
-at the prices of the AC plan. Active flows within ratings and angle limits change from those of that
-plan as in the DC power flow; limits are added where a solution violates them. Ramps hold between
+the released demand and the losses of an AC schedule, with load shedding and curtailed generation by
+bus at the prices of the AC schedule. Active flows within ratings and angle limits change from its
+flows as in the DC power flow; limits are added where a solution violates them. Ramps hold between
 steps in which a generator runs. Cost is the maximum of tangents, in perspective form, so that a
 generator that does not run costs nothing:
 
@@ -27,9 +27,9 @@ generator that does not run costs nothing:
 
 Tangents at the solution are added until its cost is that of the curves.
 
-The AC plan of the committed generators follows (:mod:`gridpriv.power.ac.day`); it sheds load where
-the network needs a generator that does not run. Without a commitment every generator runs, between
-its limits: the usual relaxation.
+The AC schedule of the committed generators follows (:mod:`gridpriv.power.ac.day`); it sheds load
+where the network needs a generator that does not run. Without a commitment every generator runs,
+between its limits: the usual relaxation.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ TANGENTS, REFINEMENTS, LEAST_SHARE = 6, 20, 1e-3
 GAP = 1e-4
 """Relative distance to the optimum at which the search ends, and that of its cost to the curves."""
 LOADING = 1.05
-"""Largest loading of a branch: voltages of the AC plan can lower a flow by some percent."""
+"""Largest loading of a branch: voltages of the AC schedule can lower a flow by some percent."""
 OVERLOAD, NO_OVERLOAD = 10.0, 1e-6
 """Price of an overload over that of the shed load that relieves it best; p.u. that counts as none.
 """
@@ -322,7 +322,7 @@ class LinearGrid:
 
     @staticmethod
     def of(case: Case, plans: Sequence[Dispatch]) -> LinearGrid:
-        """Return the linear grid about the AC plans of all steps.
+        """Return the linear grid about the AC schedules of all steps.
 
         Losses are those of the plans. Flows change from those of the plans by the DC power flow. A
         plan that exceeds a rating or an angle limit widens it.
