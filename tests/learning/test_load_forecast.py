@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 
@@ -14,11 +15,13 @@ from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.grid.library import load_case, zoning_of
 from gridpriv.grid.scenarios import DemandSeries, read_demand_series
+from gridpriv.learning import forecast as forecast_module
 from gridpriv.learning.forecast import (
     MOST_SHAPE,
     Forecast,
     History,
     _risk,
+    _sampled,
     calendar,
     correlated_steps,
     following,
@@ -92,6 +95,22 @@ def test_no_change_of_a_bus_moves_the_shape_further_than_is_stated(count):
         assert distance <= bound * (1 + 1e-12)
     assert bound <= (0.95 if count == 15 else 1 + 1e-12) * math.sqrt(count)
     assert features.T @ (weights[:, None] * features) == pytest.approx(np.eye(count), abs=1e-9)
+
+
+@pytest.mark.parametrize("worst", [1.0, -1.0])
+@pytest.mark.parametrize("block", [64, forecast_module.BLOCK])
+def test_the_sensitivity_of_a_shape_is_the_largest_over_all_signs(block, worst, monkeypatch):
+    """Signs are enumerated in blocks; in one of the two cases the last block has the worst."""
+    monkeypatch.setattr(forecast_module, "BLOCK", block)
+    random, count = np.random.default_rng(4), 8
+    weights = random.dirichlet(np.ones(60))
+    features = np.abs(random.normal(size=(60, count)))  # so all signs of the worst are equal
+    features[:, 1:] *= worst
+    distances = [
+        np.abs(features.T @ (weights * np.sign(features @ np.array(signs)))).sum()
+        for signs in itertools.product((1.0, -1.0), repeat=count)
+    ]
+    assert shape_sensitivity(features, weights) == pytest.approx(max(distances), rel=1e-12)
 
 
 def test_every_release_moves_by_no_more_than_its_distance(monkeypatch):
@@ -304,6 +323,33 @@ def test_bands_cover_the_demand_after_a_short_history_without_noise(days, most):
         actual = demand[steps:, 0]
         covered.append(((low < actual) & (actual < high)).mean())
     assert 0.86 < np.mean(covered) < most
+
+
+def test_the_band_of_a_constant_demand_includes_the_error_of_its_mean():
+    """A new value differs from the mean of T by s^2 (1 + 1/T), s^2 = sum r^2 / (T - 1)."""
+    steps, weights = 8, np.full(8, 1 / 8)
+    demand = 100.0 + 10.0 * (-1.0) ** np.arange(steps)[:, None]
+    constant = np.ones((steps, 1))
+    forecast = forecast_demand(
+        [History("zone 0", demand, 0.3 * demand)],
+        constant,
+        constant[:1],
+        weights,
+        epsilon=math.inf,
+        beta=1.0,
+    )
+    variance = (10.0 / math.sqrt(2.0 / math.pi)) ** 2 * 8 / 7  # from the mean absolute deviation
+    assert forecast.zone_spread[0, 0] ** 2 == pytest.approx(variance * (1 + 1 / 8))
+
+
+def test_the_error_of_a_coefficient_that_is_half_kept_is_that_of_half_the_residuals():
+    random, weights = np.random.default_rng(5), np.full(200, 1 / 200)
+    feature, _ = orthonormal(random.normal(size=(200, 1)), np.ones((1, 1)), weights)
+    residuals = random.normal(size=(20_000, 200))
+    sampling = weights**2 @ feature**2, float(weights @ weights)
+    left = 1.0 - sampling[0].sum() - sampling[1]  # so that residuals of the history have E[r^2] = 1
+    _, (error,) = _sampled(left, 0.0, np.zeros(1), 0.5, sampling)
+    assert error == pytest.approx((0.5 * residuals @ (weights[:, None] * feature)).var(), rel=0.05)
 
 
 @pytest.mark.parametrize("mean", [0.5, -50.0])
