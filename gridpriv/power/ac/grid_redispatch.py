@@ -667,7 +667,8 @@ def redispatch_grid(
     infeasible outcomes of the least severity. Where only the cost is high, all zones take damped
     steps together, from their first plans and from the best outcome. The best outcome has the least
     severity, including excessive balancing power (``BALANCING_SEVERITY``), then the least cost with
-    balancing power.
+    balancing power. Zones search no further where load shedding could hardly fall
+    (``LEAST_GAIN``), or after a number of outcomes (``MOST_BUSES``).
 
     Parameters
     ----------
@@ -726,7 +727,8 @@ def redispatch_grid(
         if search.exceeds_cost(outcomes.best, first):
             damped = _damped(search, first if free else outcomes.best, free=free)
             outcomes = search.collected(outcomes, damped)
-    return outcomes.best
+    # a search that ends early leaves no generator beyond its limits either
+    return search.better(outcomes.best, *_after_emergency(search, outcomes.best))
 
 
 def joint_dispatch(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan]) -> Dispatch:
