@@ -351,7 +351,7 @@ def sentences(document: Json) -> list[str]:
     if any(some and worst_limit(some).kind == "generator Q" for some in violations):
         lines.append(output.worded("security-not-within-q"))
     if any(row["islanded_mw"] for row in _shown(rows)):
-        estimated = "; estimated demand is above 0 also at buses without load" * (not noise_free)
+        estimated = "; estimated demand is above 0 also at buses without demand" * (not noise_free)
         lines.append(
             output.worded("security-islanded", demand=_demand(document), estimated=estimated)
         )

@@ -21,13 +21,13 @@ LISTED = {
     "buses": "buses",
     "branches": "branches",
     "generators": "gens",
-    "load_mw": "load MW",
+    "load_mw": "demand MW",
     "capacity_mw": "capacity MW",
     "source": "source",
 }
 OF_ZONES = [
     *("zone", "buses", "size / mean size", "tie lines", "generators"),
-    *("load MW", "capacity MW", "connected"),
+    *("demand MW", "capacity MW", "connected"),
 ]
 
 

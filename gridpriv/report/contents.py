@@ -300,7 +300,7 @@ def _zones_caption(study: Study) -> str:
     steps = step_rows(study)
     if not steps:
         return "Zones"
-    return f"Zones; load of step {steps[0]['step']}; generators include storage units"
+    return f"Zones; demand of step {steps[0]['step']}; generators include storage units"
 
 
 def _alike(runs: pd.DataFrame) -> pd.DataFrame:

@@ -944,7 +944,7 @@ class PublishedDemand(Row):
     expected_bus_error_mw: Number = released(
         "Expected error of a bus: root mean square of standard deviations, as of the total"
     )
-    negative_loads: Number = released("Negative loads: number of buses of negative active demand")
+    negative_loads: Number = released("Negative demand: number of buses of negative active demand")
     projected_mw: Number = released("Moved: total active change to the nearest AC-feasible demand")
     projected_mvar: Number = released("Moved: total reactive change to the nearest feasible demand")
     metric: Text = known("Metric: distance to the nearest AC-feasible demand")

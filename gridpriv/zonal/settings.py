@@ -140,8 +140,8 @@ class ReleaseSchedule(Part):
     )
     public_demand: str | None = words(
         None,
-        "public prior: expected demand of every bus (bus,pd_mw,qd_mvar), or forecast of gridpriv "
-        "learn: its mean, or a STEP such as 2026-11-28T18:00:00",
+        "public prior: expected demand of every bus (bus,pd_mw,qd_mvar), or a forecast of "
+        "gridpriv learn: its mean, or a STEP such as 2026-11-28T18:00:00",
         "FILE[@STEP]",
         unset="from generating capacity",
     )

@@ -265,7 +265,7 @@ def _ended(status: str, state: AcState) -> str:
         text = f" where {', '.join([balance, *named])}"
     return (
         f"case {case.name}: ipopt ended {status}{text}. Limits of adjacent elements may contradict "
-        "each other: widen them or lower the load"
+        "each other: widen them or lower the demand"
     )
 
 
