@@ -22,7 +22,7 @@ from gridpriv.cli.main import main
 
 WORDS = ["compare", "case14", "--beta", "10MW", "--budgets", "1,5", "--seeds", "5", "--quiet"]
 PLACE = Path(__file__).with_name("report.png")
-SIZE = "1280,1400"
+SIZE = "1280,1440"
 
 
 def written(folder: Path) -> Path:
