@@ -97,11 +97,12 @@ def attack(prepared: Prepared, plan: AttackPlan, watch: Watch = lambda _: None) 
                 outcomes += _attack(short, plan, zones, label, epsilon, plan.seeds, watch)
             if run.rules.perturbation.target == "demand":
                 outcomes.append(_releases(short, plan, zones, label, epsilon))
-    owned = np.concatenate([prepared.zones[z].own for z in zones])
+    owned = np.sort(np.concatenate([prepared.zones[z].own for z in zones]))
+    loads = owned[prepared.case.load_buses[owned]]  # that others have no demand is public
     return AttackResult(
         prepared,
         plan,
-        np.sort(owned),
+        loads if len(loads) else owned,
         tie_distance(prepared.case, prepared.zoning),
         public_prior(prepared, plan)[0],
         tuple(outcomes),

@@ -294,3 +294,17 @@ def test_sums_reveal_a_zones_mean_and_nothing_of_a_bus(load_scale: float) -> Non
         assert guess.sum() == pytest.approx(true.sum(), abs=1e-3)
         assert np.ptp(guess) == pytest.approx(0.0, abs=1e-6)
     assert {o.adversary for o in result.outcomes if o.label == "protected"} == {"releases"}
+
+
+def test_auxiliary_buses_are_not_attacked() -> None:
+    """That a star point has no demand is public: it was the worst protected bus."""
+    given = {"mechanism": "laplace", "noise_schedule": "once", "rounds": 20, "beta": "10MW"}
+    run = prepared(**given, budget="total:1", release="total")
+    star = run.case.bus_id == 7
+    assert run.case.pd[star] == 0.0
+    marked = replace(run, case=replace(run.case, auxiliary=star))
+    result = attack(marked, AttackPlan(seeds=1, rounds=1))
+    assert 7 not in result.buses()["bus"].tolist()
+    assert len(result.attacked) == 13
+    assert 7 not in result.worst()
+    assert result.prior[~star] == pytest.approx(run.case.pd.sum() / 13)
