@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gridpriv.privacy.release import Release as Drawn
     from gridpriv.zonal.protected_case import ProtectedCase, ProtectedSeries
 
-VERIFY, DIFFERS = "verify", 3
+VERIFY, DIFFERS = "verify", 1
 MOST_SCENARIOS = 1000
 ENDINGS = (".scenarios.csv", ".series.csv", ".datasheet.md", ".certificate.json")
 """Endings of the files written with the case."""
@@ -152,7 +152,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    """Compare the files of a publication with its certificate; exit code 3 if they differ."""
+    """Compare the files of a publication with its certificate; exit code 1 if they differ."""
     from gridpriv.zonal.certificate import verify
 
     if args.file is None:
