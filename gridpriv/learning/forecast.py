@@ -552,7 +552,7 @@ def dates_and_times(texts: Sequence[str], label: str) -> Any:
 _OFFSET = re.compile(r"([T ].*?)(?:Z|[+-]\d\d(?::?\d\d)?)$")
 
 
-def _local(times: Sequence[str]) -> Any:
+def local_times(times: Sequence[str]) -> Any:
     """Return the local times of ISO 8601 texts as a pandas index, without their UTC offsets."""
     import pandas as pd
 
@@ -588,7 +588,7 @@ def calendar(times: Sequence[str]) -> Floats:
             f"the history must have equal steps: {times[place + 1]} follows {times[place]}, where "
             f"steps are {gaps[0]:g} s. {advice}Fill the gap, or start after it"
         )
-    local = _local(times)
+    local = local_times(times)
     hour = (local.hour + local.minute / 60.0).to_numpy(float)
     weekend = (np.asarray(local.dayofweek) >= 5).astype(float)
     waves = [f(2.0 * math.pi * k * hour / 24.0) for k in (1, 2, 3) for f in (np.cos, np.sin)]

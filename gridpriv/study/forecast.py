@@ -163,14 +163,11 @@ class DemandForecast:
 
         That is the demand of the same time a week ago; a day ago in a history of less than a week.
         """
-        from gridpriv.learning.forecast import mape, pinball_loss, step_in_days
+        from gridpriv.learning.forecast import mape, pinball_loss
 
         base, ahead = self.series.case.base_mva, self.settings.test_steps
-        count = len(self.series) - ahead
-        day = 1.0 / step_in_days(self.series.steps)
-        season = max(1, round(7.0 * day if count >= 7.0 * day else day))
-        back = np.maximum(count - season + np.arange(ahead) % season, 0)
-        rows = []
+        count, rows = len(self.series) - ahead, []
+        back = seasonal_steps(self.series.steps, count)
         for z, (zone, members) in enumerate(
             zip(self.zoning.names, self.zoning.members, strict=True)
         ):
@@ -187,6 +184,22 @@ class DemandForecast:
                 }
             )
         return rows
+
+
+def seasonal_steps(times: Sequence[str], count: int) -> Ints:
+    """Return the step before ``count`` with the local time of each later step.
+
+    It is a week earlier (a day, where there is less than a week), or a multiple.
+    """
+    from gridpriv.learning.forecast import local_times, step_in_days
+
+    day = 1.0 / step_in_days(times)
+    season = max(1, round(7.0 * day if count >= 7.0 * day else day))
+    back = np.maximum(count - season + np.arange(len(times) - count) % season, 0)
+    local = local_times(times)
+    days = np.asarray((local[count:] - local[back]).total_seconds()) / 86_400.0
+    clocks = np.round(day * (days - np.round(days))).astype(np.int64)  # that were changed between
+    return np.clip(back + clocks, 0, count - 1)
 
 
 def load_members(case: Case, zoning: Zoning) -> list[Ints]:

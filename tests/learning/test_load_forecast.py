@@ -36,7 +36,7 @@ from gridpriv.learning.forecast import (
 from gridpriv.power.prior import public_demand, zone_prior
 from gridpriv.power.zone import make_network, make_zones
 from gridpriv.privacy.release import Release
-from gridpriv.study.forecast import DemandForecast, Forecasting
+from gridpriv.study.forecast import DemandForecast, Forecasting, seasonal_steps
 
 TIMES = [stamp.isoformat() for stamp in pd.date_range("2026-03-01", periods=21 * 24, freq="h")]
 AHEAD = 48
@@ -446,6 +446,19 @@ def test_clocks_may_change_in_a_history_with_utc_offsets(days, hours):
     ages = np.log2(recency(times)[-1] / recency(times)) * 7 * 24
     np.testing.assert_allclose(ages, np.arange(hours)[::-1], atol=1e-9)
     assert following(times, 1) == [clock_times(days[1], f"{days[1]}T01:00")[0]]
+
+
+@pytest.mark.parametrize(
+    ("days", "first"), [(("2026-03-20", "2026-04-03"), 311), (("2026-10-16", "2026-10-30"), 313)]
+)
+def test_the_seasonal_naive_forecast_is_of_the_same_local_time(days, first):
+    times = clock_times(*days)
+    assert len(times) - 24 == first
+    for step, before in enumerate(seasonal_steps(times, first), start=first):
+        now, then = (pd.Timestamp(times[at][:19]) for at in (step, before))
+        assert now - then == pd.Timedelta(days=7)
+    plain = [time[:19] for time in clock_times("2026-05-01", "2026-05-15")]
+    np.testing.assert_array_equal(seasonal_steps(plain, 200), np.arange(32, 168))
 
 
 def test_a_local_history_over_a_change_of_clocks_is_refused_with_what_to_do(tmp_path):
