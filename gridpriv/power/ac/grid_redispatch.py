@@ -358,8 +358,7 @@ class _RedispatchSearch:
     def collected(self, known: Outcomes, outcomes: Iterable[GridRedispatch]) -> Outcomes:
         """Return the known outcomes and those of a search, up to the largest number of outcomes."""
         best, near, number = known
-        left = max(LEAST_OUTCOMES, MOST_BUSES // self.case.n_bus) - number
-        for outcome in islice(outcomes, max(left, 0)):
+        for outcome in islice(outcomes, self.left(known)):
             number += 1
             best = self.better(best, outcome)
             most = np.inf if best.status == "infeasible" else best.shed_mw
@@ -367,6 +366,10 @@ class _RedispatchSearch:
             less = (other for other in (*near, *new) if other.shed_mw < most)
             near = tuple(sorted(less, key=lambda other: other.severity)[:MOST_NEAR])
         return Outcomes(best, near, number)
+
+    def left(self, known: Outcomes) -> int:
+        """Return the number of outcomes up to the largest one."""
+        return max(LEAST_OUTCOMES, MOST_BUSES // self.case.n_bus, known.number) - known.number
 
     def measured(self, z: int, state: AcState, planned: Boundary, gain: float) -> Boundary:
         """Return the measured boundary of the zone at a position."""
@@ -709,7 +712,8 @@ def redispatch_grid(
         restarts.append([replace(b, firmness=1.0) for b in starts[-1]])
     for planned, start in (*firsts, *((None, start) for start in restarts)):
         best = outcomes.best
-        if search.is_settled(best) and not search.exceeds_cost(best, first):
+        settled = search.is_settled(best) and not search.exceeds_cost(best, first)
+        if settled or not search.left(outcomes):
             break
         new = planned or search.restarted(start, best)
         if planned or not new.severity > RESTART_FACTOR * best.severity > RESTART_FACTOR**2:
