@@ -546,7 +546,9 @@ def test_zones_stop_searching_when_all_generation_is_in_use(monkeypatch):
     """The AC optimum of case57 at 1.8 times its load sheds 313.6 MW, for want of generation."""
     flows = counted_flows(monkeypatch)
     result = ac_run(
-        "case57", 4, **NOISY | {"coordination": "central", "beta": "1MW", "load_scale": 1.8}
+        "case57",
+        4,
+        **NOISY | {"coordination": "central", "beta": "1MW", "load_scale": 1.8, "seed": 0},
     )
     case, state = result.case, result.redispatch.state
     assert result.redispatch.status == "feasible"
