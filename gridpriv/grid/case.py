@@ -310,7 +310,7 @@ def _follow_another(case: Case) -> Bools:
 
     links = coo_array((np.ones(case.n_branch), (case.f_bus, case.t_bus)), shape=(case.n_bus,) * 2)
     island = connected_components(links, directed=False)[1][case.gen_bus]
-    return np.isin(island, island[case.forming & (case.pmax > 0)])
+    return np.isin(island, island[case.forming])
 
 
 def emergency_ratings(case: Case, branches: NDArray[Any]) -> dict[str, Floats]:

@@ -309,8 +309,10 @@ class Outage:
         in_service_branches = np.ones(case.n_branch, dtype=bool)
         in_service_branches[branches] = False
         island = islands_by(case, in_service_branches) if len(branches) else before.island
-        source = np.zeros(island.max() + 1, dtype=bool)
-        source[island[case.gen_bus[in_service & case.forming & (case.pmax > 0)]]] = True
+        source, held = np.zeros((2, island.max() + 1), dtype=bool)
+        source[island[case.gen_bus[in_service & (case.pmax > 0)]]] = True
+        held[island[case.gen_bus[in_service & case.forming]]] = True
+        source &= held
         separated = _separated(before.island, island, source)
         demand = np.bincount(island, np.maximum(case.pd - before.state.p_shed, 0.0))
         without_demand = separated & (demand[island] == 0)

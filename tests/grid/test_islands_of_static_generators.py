@@ -75,3 +75,17 @@ def test_the_network_file_has_them(case: Case, tmp_path: Path) -> None:
     (tmp_path / "network.json").write_text(network_text(case), encoding="utf-8")
     read = read_network(tmp_path / "network.json")
     assert deenergized_buses(read.without(("branch:2",))).tolist() == [False, False, True, True]
+
+
+def test_an_external_grid_that_only_absorbs_holds_the_voltage() -> None:
+    net = line_of_four("sgen")
+    net.ext_grid[["min_p_mw", "max_p_mw"]] = [-20.0, 0.0]
+    net.sgen["p_mw"] = 3.1
+    case = case_from_pandapower(net, "line")
+    after = case.without(("branch:3",))
+    assert after.gen_row.tolist() == [1, 2]
+    np.testing.assert_array_equal(deenergized_buses(after), [False, False, False, True])
+    before = pre_contingency(case, dispatch_of(case))
+    outages = {o.contingency.name: o for o in security_analysis(before, contingencies(case, "all"))}
+    assert outages["branch:3"].islanded_mw == pytest.approx(1.0)
+    assert outages["branch:1"].shed_mw == pytest.approx(3.0), "neither part has a source"
