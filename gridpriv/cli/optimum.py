@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 PRICE_DIFFERENCE = 0.01
 """Share of the highest price up to which differences of prices give no warning."""
+PRICE_DIGITS = 6
+"""Digits of a price after the point: smaller ones are a solver's error."""
 HEAD = ["result", "value", "unit"]
 BOUNDED = {"cost": "the cost", "imbalance": "the squared imbalance"}
 
@@ -85,7 +87,10 @@ def price_rows(prices: Floats, buses: Ints) -> list[list[object]]:
     if np.isnan(prices).all():
         return []
     ends = {"lowest": int(np.nanargmin(prices)), "highest": int(np.nanargmax(prices))}
-    return [[f"{end} price (bus {buses[i]})", float(prices[i]), "$/MWh"] for end, i in ends.items()]
+    return [
+        [f"{end} price (bus {buses[i]})", round(float(prices[i]), PRICE_DIGITS), "$/MWh"]
+        for end, i in ends.items()
+    ]
 
 
 def add_relax(parser: argparse.ArgumentParser) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from gridpriv.cli.main import main
+from gridpriv.cli.optimum import price_rows
 
 KEYS = {
     "case",
@@ -88,3 +90,12 @@ def test_the_price_of_curtailed_generation_is_stated_where_prices_include_it(tmp
     assert words in printed
     assert main(["acopf", "case14"]) == 0
     assert "Curtailed generation has" not in capsys.readouterr().out
+
+
+def test_a_price_that_is_a_solver_error_is_printed_as_zero():
+    """acopf printed a lowest price of 7.418e-11 $/MWh of a grid with a free generator."""
+    rows = price_rows(np.array([7.418e-11, np.nan, 20.25]), np.array([4, 5, 6]))
+    assert rows == [
+        ["lowest price (bus 4)", 0.0, "$/MWh"],
+        ["highest price (bus 6)", 20.25, "$/MWh"],
+    ]
