@@ -307,7 +307,7 @@ class AgentReleases:
         if release is None:
             return value
         key, kept = self.problem.key, self.kept
-        if kept is not None and (earlier := kept.value(key, release)) is not None:
+        if kept is not None and (earlier := kept.value(key, release, value.shape)) is not None:
             self._count(release)  # it was charged when it was drawn
             return earlier
         self._charge_and_count(release)

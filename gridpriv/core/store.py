@@ -340,9 +340,12 @@ class Store:
         """Keep the tables under a name, and free the name."""
         path = self._parts / f"{name}.json"
         if path.exists():
-            earlier = sum(part.name.startswith(f"{name}-") for part in part_files(self.folder))
             with files.storing(f"rename {path}"):
-                path.rename(self._parts / f"{name}-{earlier + 1}.json")
+                path.rename(self._parts / f"{name}-{self.noted(name)}.json")
+
+    def noted(self, name: str) -> int:
+        """Return the number of times that tables were stored under a name and set aside, or not."""
+        return sum(f"{part.stem}-".startswith(f"{name}-") for part in part_files(self.folder))
 
     @property
     def has_runs(self) -> bool:

@@ -384,6 +384,23 @@ class Ledger:
             if lacking:
                 raise self._refused(owner, lacking, planned[owner], "the run was not started")
 
+    def check_charged(self, run_id: str, owners: Iterable[str]) -> None:
+        """Refuse a ledger without a charge of each of these owners in a run.
+
+        Raises
+        ------
+        InputError
+            For an older copy, or another ledger.
+        """
+        charged = {row.owner for _, row in self._held.book.charged if row.run == run_id}
+        for owner in owners:
+            if owner not in charged:
+                raise InputError(
+                    f"ledger {self.path} has no charge of the stored release of "
+                    f"{self._dataset(owner).kind} {owner!r}, so it is an older copy: put back the "
+                    f"copy with this charge; {UNDONE}"
+                )
+
     def close(self) -> None:
         """Flush the file's head to disk."""
         self._held.file.close()

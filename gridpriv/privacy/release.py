@@ -81,6 +81,8 @@ class KeptReleases:
         Digest of the grid without its demand.
     owners : tuple of int
         Keys of the zones, each with one value.
+    run_id : str
+        Identity of the attempt at the run that draws the values, the same in a ledger.
     reuses : bool
         True if the values are used again: then none is drawn or charged.
     """
@@ -88,6 +90,7 @@ class KeptReleases:
     folder: Path
     network: str
     owners: tuple[int, ...]
+    run_id: str = ""
     reuses: bool = False
 
     @property
@@ -101,29 +104,38 @@ class KeptReleases:
             remove(self.folder)
         return replace(self, reuses=self.complete)
 
-    def value(self, owner: int, release: Release) -> Floats | None:
-        """Return the value of a zone's release; None if it is to be drawn.
+    def value(self, owner: int, release: Release, shape: tuple[int, ...]) -> Floats | None:
+        """Return the value, of this shape, of a zone's release; None if it is to be drawn.
 
         Raises
         ------
         GridprivError
-            If values are reused, and this one is missing, damaged or of another release.
+            If values are reused, and this one is missing, damaged, or of another release, zone,
+            grid or run.
         """
         if not self.reuses:
             return None
         document = read_sealed(self._file(owner))
-        if document["release"] != self._identity(release):
-            raise InputError(f"{self.folder} has a release of another grid: name another folder")
-        return np.array(document["value"], dtype=float)
+        try:
+            value = np.array(document["value"], dtype=float)
+            matches = document["release"] == self._identity(owner, release)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            matches = False
+        if not (matches and value.shape == shape and np.isfinite(value).all()):
+            raise InputError(
+                f"{self._file(owner)} is not the release that this zone stored in this run: put "
+                "that file back, or name another folder"
+            )
+        return value
 
     def keep(self, owner: int, release: Release, value: Floats) -> None:
         """Store a released value; return when it is on disk."""
         make_folder(self.folder)
-        document = {"release": self._identity(release), "value": value.tolist()}
+        document = {"release": self._identity(owner, release), "value": value.tolist()}
         write_text(self._file(owner), sealed(document), private=True)
 
     def _file(self, owner: int) -> Path:
         return self.folder / f"{owner}.json"
 
-    def _identity(self, release: Release) -> str:
-        return f"{release!r} on {self.network}"
+    def _identity(self, owner: int, release: Release) -> str:
+        return f"{release!r} of {owner} on {self.network} in {self.run_id}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -62,10 +62,12 @@ def open_charge(
     owners: Callable[[], Sequence[LedgerDataset]],
     *,
     noisy: bool,
+    run_id: str = "",
 ) -> Iterator[ReleaseCharge | None]:
     """Open a ledger and yield the function that charges releases to it; None without a ledger.
 
-    ``owners`` returns the charged datasets; it is called if there is a ledger.
+    ``owners`` returns the charged datasets; it is called if there is a ledger. The charges have a
+    random ``run_id``, or this one.
     """
     if ledger is None:
         if key is not None:
@@ -77,7 +79,7 @@ def open_charge(
     from gridpriv.privacy.ledger import Ledger, ReleaseCharge
 
     with Ledger(ledger, owners(), None if key is None else Path(key)) as opened:
-        yield ReleaseCharge(opened, uuid.uuid4().hex)
+        yield ReleaseCharge(opened, run_id or uuid.uuid4().hex)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,21 +124,31 @@ class RunContext:
 
     @contextmanager
     def charging(
-        self, case: Case, first: Prepared, runs: int = 1
+        self,
+        case: Case,
+        first: Prepared,
+        runs: int = 1,
+        *,
+        run_id: str = "",
+        stored: Iterable[str] = (),
     ) -> Iterator[tuple[ReleaseCharge | None, Admit | None]]:
         """Open the ledger; yield functions that charge releases and refuse runs beyond grants.
 
-        ``first`` is the first of ``runs`` equal runs, which are admitted together.
+        ``first`` is the first of ``runs`` equal runs, which are admitted together. Releases that
+        zones have ``stored`` must be charged to ``run_id`` already.
         """
 
         def owners() -> Sequence[LedgerDataset]:
             return zone_datasets(case, first.zoning, first.settings.protected(case))
 
         noisy = first.rules.noise is not None
-        with open_charge(self.ledger, self.ledger_key, owners, noisy=noisy) as charge:
+        with open_charge(
+            self.ledger, self.ledger_key, owners, noisy=noisy, run_id=run_id
+        ) as charge:
             if charge is None:
                 yield None, None
                 return
+            charge.ledger.check_charged(run_id, stored)
 
             def admit(planned: Planned) -> None:
                 from gridpriv.privacy.filters import combined
@@ -244,10 +256,14 @@ def _run_rounds(
 ) -> RunResult:
     """Run a prepared case with charges and progress, from a stored release if any."""
     kept = None if run_folder is None else run_folder.kept(prepared)
+    reuses = kept is not None and kept.reuses
+    identity = "" if kept is None else kept.run_id
+    stored = prepared.zoning.names if reuses else ()
     with ExitStack() as stack:
-        charge, admit = None, None
-        if kept is None or not kept.reuses:
-            charge, admit = stack.enter_context(context.charging(case, prepared))
+        charging = context.charging(case, prepared, run_id=identity, stored=stored)
+        charge, admit = stack.enter_context(charging)
+        if reuses:
+            charge, admit = None, None
         max_rounds = None if prepared.in_ac_rounds else prepared.settings.rounds
         advance = stack.enter_context(context.progress(case.name, max_rounds))
         planned = None if run_folder is None else partial(run_folder.begin, 0)
@@ -291,10 +307,13 @@ def run_steps(context: RunContext, horizon: Horizon, run_folder: RunFolder) -> N
     first = horizon.owned if once else horizon.prepared(remaining[0])
     known = run_folder.known(horizon) if once else None
     draws = int(known is None) if once else len(remaining)
+    identity = run_folder.attempt(None, stored=known is not None) if once else ""
+    stored: Iterable[str] = () if known is None else horizon.planned
     with ExitStack() as stack:
         stack.enter_context(_stating_draws(run_folder))
         plan = _planned(horizon, run_folder, known) if known is not None or not once else None
-        charge, admit = stack.enter_context(context.charging(case, first, draws))
+        charging = context.charging(case, first, draws, run_id=identity, stored=stored)
+        charge, admit = stack.enter_context(charging)
         advance = stack.enter_context(context.progress(case.name, len(remaining)))
         for number in remaining:
             with closing(context.zones(horizon.settings.workers)) as zones:

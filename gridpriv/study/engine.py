@@ -190,6 +190,7 @@ class Manifest(Seeds, name="manifest"):
     versions: Any = known("Versions: versions of the packages that figures depend on")
     machine: Any = private("Machine: system, processor")
     created: Text = private("Created: start time of the study")
+    run_id: Text = private("Run: random identity of a run or series, as in its ledger")
     repeat: Text = private("To repeat: command that repeats the run, with its seed")
 
 

@@ -12,10 +12,11 @@ owner only.
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -136,7 +137,13 @@ class RunFolder:
             return None
         kept = self.runs.kept(self.store.folder).begun()
         self.reuses = kept.reuses
-        return kept
+        return replace(kept, run_id=self.attempt(0, stored=kept.reuses))
+
+    def attempt(self, number: int | None, *, stored: bool) -> str:
+        """Return the random identity of the next attempt at a run, or of the one that stored."""
+        folder = self.store.folder
+        place = read_sealed(_unfinished(folder)) if self.store.public else self.store.manifest
+        return f"{place.get('run_id')}-{self.store.noted(_drawn(number)) + (not stored)}"
 
     def resumption(self, ledger: str) -> str:
         """Return the effect of the same command with ``--resume``, as the end of a sentence."""
@@ -365,6 +372,7 @@ def _check_identity(store: Store, runs: Runs) -> None:
         return
     if not store.has_runs:
         identity = {"seed": runs.known_seed, "demand_sha256": _sha256(*_demand(runs))}
+        identity |= {"run_id": secrets.token_hex(16)}
         write_text(path, sealed(identity), private=True)
         return
     try:
@@ -430,7 +438,7 @@ def _manifest(runs: Runs, *, public: bool, ledger: str) -> Json:
     }
     manifest = header(runs.kind, title, question, plan, len(runs.steps))
     cases = describe({(case, ""): ZonedCase(runs.case, runs.zoning)})
-    manifest |= {"cases": cases, "repeat": runs.repeat}
+    manifest |= {"cases": cases, "repeat": runs.repeat, "run_id": secrets.token_hex(16)}
     del plan["seeds"]  # a different seed is refused by name
     return record.publish_manifest(manifest) if public else manifest
 
