@@ -24,6 +24,7 @@ from gridpriv.power.exchange import (
     shifted,
 )
 from gridpriv.power.objective import marginal_segments
+from gridpriv.zonal.exchange import _market
 
 CASES = [
     pytest.param(name, marks=pytest.mark.skipif(name not in case_files(), reason="extra cases"))
@@ -127,6 +128,22 @@ def test_the_slice_and_the_ranges_hold_every_constraint(name: str) -> None:
             change = weights @ corners
             whole = flow_based.net_position + np.array([*change, -change.sum()])
             assert low - 1e-7 <= whole[zone] <= high + 1e-7
+
+
+def test_a_market_serves_the_load_of_each_island_from_its_own_generators() -> None:
+    """Without branches 5-6 and 7-8 of case9 the third generator is alone on its island."""
+    case = load_case("case9").without(("branch:3", "branch:6"))
+    case = replace(case, cost=tuple(GenCost(2, (price, 0.0)) for price in (30.0, 10.0, 20.0)))
+    assert case.pmin.tolist() == [0.1] * 3
+    market = _market(case, np.array([0.9, 0.6, 0.5]))
+    assert market == pytest.approx([0.1, 1.4, 0.5])
+
+
+def test_a_generator_without_a_lower_limit_stays_at_its_output() -> None:
+    """It takes 0.2 p.u.; the others cannot go so low that their total serves nothing at 0."""
+    case = replace(load_case("case9"), pmin=np.array([-np.inf, 0.2, 0.1]))
+    case = replace(case, cost=tuple(GenCost(2, (price, 0.0)) for price in (30.0, 10.0, 20.0)))
+    assert _market(case, np.array([-0.2, 0.2, 0.1])) == pytest.approx([-0.2, 0.2, 0.1])
 
 
 def test_the_merit_order_is_the_cheapest() -> None:

@@ -197,19 +197,40 @@ def test_an_estimate_above_the_ratings_of_a_bus_is_moved_within_them():
         ((0.03, 0.06), (0.03, 0.03 + 0.9 * 0.02)),
     ):
         assert ranges.within(np.array(demand), at) == pytest.approx(moved)
+    # half of a cable's charging, at the lowest voltage, and 3 MVAr of generation serve a load
+    cable = bus_ranges(replace(small, b=np.where(np.arange(case.n_branch) == k, 0.5, charging)))
+    assert cable.within(np.array([0.03, 0.25]), at) == pytest.approx([0.03, 0.25])
+    least = 0.25 * case.vmin[bus] ** 2 - 0.03 - 0.9 * 0.02
+    assert cable.within(np.array([0.03, -0.25]), at) == pytest.approx([0.03, least])
 
 
-@pytest.mark.parametrize("noisy", [False, True])
-def test_noisy_demand_is_moved_below_the_ratings_of_its_bus(noisy):
-    """A load of 6 MW at one line of 5 MVA; exact demand is planned as it is, and load is shed."""
+def with_a_load_above_its_rating():
+    """A load of 6 MW at one line of 5 MVA."""
     case = load_case("tests/data/pglib/pglib_opf_case30_ieee.m")
     bus, rate, pd, qd = case.index_of[26], case.rate.copy(), case.pd.copy(), case.qd.copy()
     rate[(case.f_bus == bus) | (case.t_bus == bus)] = 0.05
     pd[bus], qd[bus] = 0.06, 0.0
-    case = replace(case, rate=rate, pd=pd, qd=qd)
+    return replace(case, rate=rate, pd=pd, qd=qd)
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_noisy_demand_is_moved_below_the_ratings_of_its_bus(noisy):
+    """Exact demand is planned as it is, and load is shed."""
+    case = with_a_load_above_its_rating()
     prepared = prepare(case, partition(case, 3), make_settings(mechanism="none"))
     network, zones = prepared.network, prepared.zones
     demands = [zone.demand for zone in zones]
     schedule = central_schedule(network, zones, demands, 10_000.0, ac=True, noisy=noisy)
     shed = schedule.schedule.shed.sum()
     assert shed < 1e-4 if noisy else shed > 0.01 - 1e-6
+
+
+@pytest.mark.parametrize("mechanism", ["none", "laplace"])
+def test_rounds_move_noisy_demand_too(mechanism):
+    """Noise of 0.001 MW: the estimate is 6 MW, of which a schedule of exact demand sheds 1 MW."""
+    noise = {"mechanism": mechanism, "release": "bus", "budget": "total:1000", "beta": "1MW"}
+    rounds = run(
+        with_a_load_above_its_rating(), 3, coordination="rounds", seed=1, **noise
+    ).ac_rounds
+    shed = rounds.schedule.shed.sum()
+    assert shed > 0.0099 if mechanism == "none" else shed < 1e-4
