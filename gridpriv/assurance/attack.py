@@ -484,9 +484,9 @@ class AttackResult:
 
     @property
     def beta_mw(self) -> float:
-        """Adjacency distance in MW."""
-        base = self.prepared.case.base_mva
-        return base * self.prepared.settings.beta.distance(base)
+        """Adjacency distance in MW of the attacked demand, after the load scale."""
+        base, settings = self.prepared.case.base_mva, self.prepared.settings
+        return settings.load_scale * base * settings.beta.distance(base)
 
     def worst(self) -> list[int]:
         """Return the five buses whose error is the least share of the prior's."""

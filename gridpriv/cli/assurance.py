@@ -216,9 +216,10 @@ def _print_attack(result: AttackResult) -> None:
         "recovered": "within 5 %",
         "of_prior": "of prior",
     }
-    shown = result.shown
+    shown, scale = result.shown, result.prepared.settings.load_scale
+    after = "" if scale == 1.0 else f" after --load-scale {scale:g}"
     title = (
-        f"{result.prepared.case.name}: error of active demand, "
+        f"{result.prepared.case.name}: error of active demand{after}, "
         f"{counted(len(result.attacked), 'bus')}, {counted(result.plan.seeds, 'seed')}"
     )
     output.print_records(title, columns, _three(document["summary"], columns))
@@ -229,7 +230,7 @@ def _print_attack(result: AttackResult) -> None:
         output.say(output.worded("audit-relaxed"))
     mean = float(result.errors(shown).mean())
     if shown.label == PROTECTED and mean < DISCLOSURE_FACTOR * result.beta_mw:
-        output.say(output.worded("attack-disclosed", mean=mean, beta=result.beta_mw))
+        output.say(output.worded("attack-disclosed", mean=mean, beta=result.beta_mw, after=after))
     _print_identifiability(result, document["zones"])
     errors = result.errors(shown).mean(axis=0)
     closer = int((errors < (1.0 - LEAST_GAIN) * result.prior_errors).sum())

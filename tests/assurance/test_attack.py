@@ -138,8 +138,11 @@ def test_a_setting_that_reveals_loads_is_warned_of(capsys: pytest.CaptureFixture
         for number, zone in enumerate(run.zones)
     }
     close = np.stack([load + 0.01, load - 0.01])  # 1 MW on a base of 100
-    for beta, warned in ((0.9, True), (0.4, False)):
-        at = replace(run, settings=replace(run.settings, beta=Beta(beta, "MW")))
+    # after a scale of 0.5 an error is compared with half of the owner's beta
+    rows = ((0.9, 1.0, True), (0.4, 1.0, False), (1.8, 0.5, True), (0.9, 0.5, False))
+    for beta, scale, warned in rows:
+        settings = replace(run.settings, beta=Beta(beta, "MW"), load_scale=scale)
+        at = replace(run, settings=settings)
         outcomes = tuple(
             AttackOutcome(label, 1.0, adversary, close, np.zeros(14))
             for label, adversary in (("noise-free", "messages"), ("protected", "releases"))
@@ -150,6 +153,11 @@ def test_a_setting_that_reveals_loads_is_warned_of(capsys: pytest.CaptureFixture
         )
         printed = " ".join(capsys.readouterr().out.split())
         assert ("reveals demand to 1 MW" in printed) == warned
+        assert ("load-scale" in printed) == (scale != 1.0)
+        if warned and scale != 1.0:
+            assert (
+                "MW on average after --load-scale 0.5. Changes above beta (0.9 MW after " in printed
+            )
         assert "Compare rows of one channel only" in printed
 
 
