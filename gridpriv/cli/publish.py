@@ -347,13 +347,12 @@ OF_DEMAND = {
 
 def summarise(document: Json) -> None:
     """Print the published files, their guarantees and their accuracy."""
-    from gridpriv.zonal.certificate import COPIES, UNITS, before, holds
+    from gridpriv.zonal.certificate import COPIES, UNITS, before, holds, rounded_bounds
 
     guard, demand, optimum = document["protected"], document["demand"], document["optimum"]
     pair = {"beta": guard["beta_mw"], "unit": UNITS[guard["protects"]], "before": before(document)}
-    inversion = worded("publish-inversion", **pair)
-    figures = [(inversion, guard["inversion_error_mw"], pair["unit"])]
-    figures += [(name, demand[key], "MW") for key, name in OF_DEMAND.items()]
+    bounds = rounded_bounds(guard)
+    figures = [(name, demand[key], "MW") for key, name in OF_DEMAND.items()]
     figures.append(("optimal cost", optimum["cost"], "$/h"))
     figures += [
         (f"true optimal cost, 95 % range {end}", cost, "$/h")
@@ -365,7 +364,8 @@ def summarise(document: Json) -> None:
         ["figure", "value", "unit"],
         [
             ["total epsilon (pure DP)", guard["total_epsilon"], ""],
-            [worded("publish-best-guess", **pair), guard["best_guess"], ""],
+            [worded("publish-best-guess", **pair), bounds["best_guess"], ""],
+            [worded("publish-inversion", **pair), bounds["inversion_error_mw"], pair["unit"]],
             *([name, amount(value, unit), unit] for name, value, unit in figures),
         ],
     )

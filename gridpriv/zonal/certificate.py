@@ -22,6 +22,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from importlib.metadata import version
 from pathlib import Path
 
@@ -71,6 +72,15 @@ def inversion_error(beta: float, epsilon: float) -> float:
     2.689
     """
     return beta / (1.0 + math.exp(min(epsilon, 700.0)))
+
+
+def rounded_bounds(guard: Json) -> Json:
+    """Return the bounds of a certificate for readers: the upper one rounded up, the lower down."""
+    upper, lower = Context(prec=3, rounding=ROUND_CEILING), Context(prec=4, rounding=ROUND_FLOOR)
+    return {
+        "best_guess": float(upper.create_decimal_from_float(guard["best_guess"])),
+        "inversion_error_mw": float(lower.create_decimal_from_float(guard["inversion_error_mw"])),
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,8 +297,9 @@ def data_sheet(document: Json, notes: Sequence[str] = ()) -> str:
     releases = [line for release in document["releases"] for line in _lines(release)]
     weights = sorted({release["reactive_weight"] for release in document["releases"]} - {1.0})
     releases += [line for weight in weights for line in ("", WEIGHTED.format(weight=weight))]
+    shown = document | guard | rounded_bounds(guard) | {"releases": "\n".join(releases)}
     sheet = TEXTS["sheet"].format(
-        **(document | guard | document["demand"] | {"releases": "\n".join(releases)}),
+        **(shown | document["demand"]),
         made=f"{guard['caveat'][:1].upper()}{guard['caveat'][1:]}",
         other=OTHER.get(guard["protects"], ""),
         beta_unit=UNITS[guard["protects"]],

@@ -50,7 +50,7 @@ from typing import cast
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import not_allowed
+from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.grid.case import Case, public_network
 from gridpriv.grid.scenarios import DemandSeries
 from gridpriv.grid.zoning import Zoning, zoning_from_groups
@@ -74,7 +74,7 @@ from gridpriv.privacy.release import Charging, Release
 from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.privacy.settings import Budget
 from gridpriv.privacy.temporal import coefficient_error
-from gridpriv.zonal.certificate import CertificateContents, PublishedDraw
+from gridpriv.zonal.certificate import UNITS, CertificateContents, PublishedDraw
 from gridpriv.zonal.horizon import Horizon, make_horizon
 from gridpriv.zonal.prepared import Prepared, noise_rule, prepare
 from gridpriv.zonal.settings import Release as Statistics
@@ -369,7 +369,8 @@ class ProtectedCase:
         """Contents of the certificate."""
         ready, base = self.publication.ready, self.served.case.base_mva
         release, strategy = self.first.release, self.first.disclosure.strategy
-        drawn = [PublishedDraw(f"demand: {strategy.name}", release, base, "MW", strategy.reactive)]
+        unit = UNITS[ready.settings.protects]
+        drawn = [PublishedDraw(f"demand: {strategy.name}", release, base, unit, strategy.reactive)]
         if isinstance(self.posterior, PricedRelease):
             query = self.posterior.query.release
             drawn.append(PublishedDraw("demand at published prices", query, 1.0, "$/h"))
@@ -557,9 +558,8 @@ class ProtectedSeries:
         """Contents of the certificate."""
         owned, statistics = self.horizon.owned, self.horizon.disclosures[0].level.strategy.name
         steps = len(self.horizon.series)
-        drawn = PublishedDraw(
-            f"demand of {steps} steps: {statistics}", self.release, owned.case.base_mva, "MW"
-        )
+        quantity, unit = f"demand of {steps} steps: {statistics}", UNITS[owned.settings.protects]
+        drawn = PublishedDraw(quantity, self.release, owned.case.base_mva, unit)
         return CertificateContents(
             owned,
             self.horizon.adjacency,
@@ -599,6 +599,11 @@ def prepare_series(series: DemandSeries, settings: Settings) -> Horizon:
     """
     if settings.stream is not None:
         raise not_allowed("stream", settings.stream, "left out for a published series")
+    if series.scales and series.scales[0] == 0.0:
+        raise InputError(
+            f"the first step, {series.steps[0]!r}, has a factor of 0, so the published case would "
+            "have no demand: begin --series with another step"
+        )
     if settings.release == "auto":
         chosen = prepare_publication(series.at(0), settings).disclosure.strategy.name
         settings = replace(settings, release=cast(Statistics, chosen))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import math
 import re
 from pathlib import Path
 
@@ -96,6 +97,37 @@ def test_a_guess_of_the_midpoint_meets_the_stated_error(
         assert 0.0 < error <= distance / 2.0
     assert f"two demands 10 {unit} apart is true, at most" in " ".join(text["terminal"].split())
     assert f"two demands of one bus that are 10 {unit} apart" in text["sheet"]
+
+
+@pytest.mark.parametrize("protects", ["p+q", "q"])
+@pytest.mark.parametrize("total", ["1", "5"])
+def test_bounds_of_the_data_sheet_are_rounded_to_their_true_side(
+    here, capsys, monkeypatch, total, protects
+) -> None:
+    """e^e / (1 + e^e) is rounded up, beta / (1 + e^e) down; a release has the unit of beta."""
+    monkeypatch.setenv("COLUMNS", "200")
+    unit, most = "MVAr" if protects == "q" else "MW", 1.0 / (1.0 + math.exp(-float(total)))
+    words = ["--beta", f"0.5{unit}", "--protects", protects, "--total", total, "--seed", "1"]
+    assert main(["publish", "case14", *words, "--out", "own.m"]) == 0
+    sheet = (here / "own.datasheet.md").read_text()
+    printed = " ".join(capsys.readouterr().out.replace("|", " ").split())
+    for text, guess, error in (
+        (sheet, r"probability above ([\d.]+)\.\n", rf"absolute error of (\S+) {unit} or more"),
+        (printed, r"at most \(prior 50 %\) (\S+)", rf"is true, at least (\S+) {unit}"),
+    ):
+        (stated,), (least,) = re.findall(guess, text), re.findall(error, text)
+        assert most <= float(stated) <= most + 1e-3
+        assert 0.99 * 0.5 * (1.0 - most) <= float(least) <= 0.5 * (1.0 - most)
+    assert re.search(rf"\| demand: \w+ \|.*\| {unit} \|", sheet)
+
+
+def test_a_series_whose_first_step_has_no_demand_is_refused_before_its_release(
+    here, capsys
+) -> None:
+    (here / "day.csv").write_text("step,load_scale\noff,0\non,1\n")
+    assert main(["publish", *WORDS, "--series", "day.csv", "--out", "own.m"]) == 2
+    assert "first step" in " ".join(capsys.readouterr().err.split())
+    assert names(here) == {"day.csv"}
 
 
 def test_the_owner_s_state_is_not_in_the_file(here) -> None:
