@@ -34,8 +34,25 @@ from gridpriv.zonal.prepared import zone_datasets
 ZONES, KILLED = 3, 137
 OF_A_ZONE = ("charge", "charged", "drawn", "keep", "kept")
 AFTER = ("redispatch", "add", "added", "finish", "finished")
-POINTS = [f"{event} {zone}" for zone in range(1, ZONES + 1) for event in OF_A_ZONE]
+POINTS = [f"{event} {zone}" for zone in (1, ZONES) for event in OF_A_ZONE]
 POINTS += [f"{event} 1" for event in AFTER]
+BETWEEN = [f"{event} {zone}" for zone in range(2, ZONES) for event in OF_A_ZONE]  # as of zone 1
+PUBLIC = ("charge 1", "kept 1", f"keep {ZONES}", f"kept {ZONES}", *POINTS[-len(AFTER) :])
+"""Points of a public run by default; zones store and charge as in a private one."""
+FLAGS_AND_POINTS = [
+    *(pytest.param((), point, id=f"private-{point}") for point in POINTS),
+    *(pytest.param((), point, id=f"private-{point}", marks=pytest.mark.slow) for point in BETWEEN),
+    *(
+        pytest.param(
+            ("--public",),
+            point,
+            id=f"public-{point}",
+            marks=() if point in PUBLIC else pytest.mark.slow,
+        )
+        for point in POINTS
+    ),
+]
+pytestmark = pytest.mark.usefixtures("no_replans")
 RUN = ("run", "case14", "--coordination", "central", "--budget", "total:2", "--no-reference")
 
 
@@ -93,12 +110,11 @@ def charges_of(ledger: Path) -> Counter[str]:
     return Counter(row.owner for _, row in read_book(ledger).charged)
 
 
-@pytest.mark.parametrize("public", [(), ("--public",)], ids=["private", "public"])
-@pytest.mark.parametrize("point", POINTS)
-def test_a_stored_release_is_used_again(point: str, public: tuple[str], tmp_path: Path) -> None:
-    event, number = point.split()
-    if public and event in OF_A_ZONE and number == "2":
-        pytest.skip("as zone 1")
+@pytest.mark.parametrize(("public", "point"), FLAGS_AND_POINTS)
+def test_a_stored_release_is_used_again(
+    public: tuple[str, ...], point: str, tmp_path: Path
+) -> None:
+    event = point.split(maxsplit=1)[0]
     draws, ledger, out = tmp_path / "draws", tmp_path / "l", tmp_path / "out"
     words = (*RUN, "--noise", "secure", *granted(ledger, 4.001), *public, "--out", str(out))
     assert run_in_child(words, point, draws) == KILLED
