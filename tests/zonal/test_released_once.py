@@ -22,7 +22,7 @@ from gridpriv.privacy.temporal import TemporalDisclosure
 from gridpriv.report.contents import contents
 from gridpriv.report.source import summary
 from gridpriv.study import context
-from gridpriv.study.run_folder import RunFolder
+from gridpriv.study.run_folder import RunFolder, Runs, open_runs
 from gridpriv.zonal import run as run_module
 from gridpriv.zonal.horizon import Horizon, make_horizon
 from gridpriv.zonal.prepared import noise_rule, prepare
@@ -43,7 +43,7 @@ ONCE = {
 FLAGS = [
     word for name, value in ONCE.items() for word in (f"--{name.replace('_', '-')}", str(value))
 ]
-FLAGS += ["--no-reference"]
+FLAGS += ["--no-reference", "--coordination", "central", "--planning", "soc"]
 DAY = "step,load_scale\ndark,0\nnight,0.6\nmorning,1.0\nnoon,1.2\n"
 PROFILE = "step,bus,pd_mw,qd_mvar\ndark,2,0,0\nnight,2,12,6\nmorning,2,22,13\nnoon,2,28,15\n"
 LIT = PROFILE.replace("dark,2,0,0\n", "")
@@ -449,6 +449,23 @@ def test_a_day_killed_once_it_has_drawn_counts_the_draw(charged, steps, tmp_path
         assert main(["ledger", "show", ledger, "--json"]) == 0
         owners = json.loads(capsys.readouterr().out)["owners"]
         assert [owner["total_pure"] for owner in owners] == pytest.approx([2.0] * 3)
+
+
+def test_a_stored_release_of_a_series_is_read_as_it_was_drawn(tmp_path):
+    """The estimate of every bus and every cosine coefficient, which a resumed series uses."""
+    (tmp_path / "own.csv").write_text(PROFILE)
+    case, settings = load_case("case14"), make_settings(**(ONCE | {"temporal_basis": "2"}))
+    series, zoning = read_demand_series(tmp_path / "own.csv", case), shipped_zoning(case)
+    horizon = make_horizon(series, zoning, settings)
+    drawn, runs = horizon.draw(), Runs(case, zoning, settings, horizon.seed, series)
+    with open_runs(tmp_path / "out", runs, public=False, resume=False, ledger="") as folder:
+        folder.add_once(horizon, horizon.planned, drawn)
+        known = folder.known(horizon)
+    assert len(drawn) == 3
+    for item, stored in zip(drawn, known, strict=True):
+        assert item.temporal_coefficients.shape == (2, 2) and item.temporal_coefficients.all()
+        np.testing.assert_array_equal(stored.temporal_coefficients, item.temporal_coefficients)
+        np.testing.assert_array_equal(stored.mean, item.mean)
 
 
 def test_every_statistic_has_noise_of_its_own(tmp_path, monkeypatch):
