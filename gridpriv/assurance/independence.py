@@ -389,15 +389,15 @@ def state_findings(prepared: Prepared, demands: Compared) -> list[Finding]:
     return [equality_finding("public state", name, base, twin) for name, twin in twins]
 
 
-def equality_finding(check: str, label: str, base: Any, twin: Any, zone: str = "all") -> Finding:
+def equality_finding(check: str, label: str, base: Any, twin: Any) -> Finding:
     """Return the number of differences of two public values, and the name of the first."""
     paths = list(differences(base, twin))
-    return zero_finding(check, label + (f": {paths[0]}" if paths else ""), len(paths), zone)
+    return zero_finding(check, label + (f": {paths[0]}" if paths else ""), len(paths))
 
 
-def zero_finding(check: str, label: str, count: float, zone: str = "all") -> Finding:
+def zero_finding(check: str, label: str, count: float) -> Finding:
     """Return the finding of a count that must be 0."""
-    return Finding(check, zone, label, float(count), 0.0)
+    return Finding(check, "all", label, float(count), 0.0)
 
 
 def differences(a: Any, b: Any) -> Iterator[str]:

@@ -99,7 +99,6 @@ def coordinate(
     folder: Path,
     credentials: Credentials | None,
     note: Note,
-    listening: Callable[[str], None] = lambda _: None,
 ) -> CoordinatedRun:
     """Coordinate a run over a network, from its start or from where it was stopped.
 
@@ -107,8 +106,8 @@ def coordinate(
     ----------
     folder : Path
         Of its configuration.
-    listening : callable
-        Called with the address when zones can connect.
+    note : callable
+        Its event ``listening`` has the ``address`` when zones can connect.
 
     Raises
     ------
@@ -135,7 +134,6 @@ def coordinate(
         keep = partial(_keep_certificate, state / CERTIFICATES)
         server = Server(sessions, party.listen, credentials, zones, most, keep)
         note("info", "listening", address=server.address, run=agreement.run, zones=zones)
-        listening(server.address)
         try:
             outcome = play(agreement, turns.exchange_of, note)
         except GridprivError as error:

@@ -16,7 +16,6 @@ from typing import Any
 from gridpriv.core.files import make_folder, write_text
 from gridpriv.core.tables import (
     Column,
-    Flag,
     Number,
     Row,
     TableSchema,
@@ -35,7 +34,7 @@ from gridpriv.privacy.certificate import Bound, Certificate, PerRelease, TotalEp
 from gridpriv.study.engine import Ending, Identity, Manifest
 from gridpriv.study.record import STORED
 from gridpriv.zonal import documents
-from gridpriv.zonal.documents import BusRow, OfBus, OfZone, RunSummary, ZoneRow
+from gridpriv.zonal.documents import BusRow, OfBus, OfZone, RunSummary, ZoneOnMap, ZoneRow
 
 CERTIFIED = frozenset({"epsilon_certified", "certified", "total_pure", "total_epsilon", "total"})
 """Columns of certificates: their headers say that the noise was not secure."""
@@ -250,16 +249,10 @@ class RelaxationDocument(Row, name="relax"):
     explanation: Text = private("Explanation: limits that bind, as a sentence")
 
 
-class ZoneOfMap(OfZone, name="zones"):
+class ZoneOfMap(ZoneOnMap, name="zones"):
     """One zone of a map."""
 
-    buses: Number = like(ZoneRow, "buses")
-    share_of_mean: Number = like(ZoneRow, "share_of_mean")
-    tie_lines: Number = like(ZoneRow, "tie_lines")
-    generators: Number = like(ZoneRow, "generators")
     load_mw: Number = like(ZoneRow, "load_mw")
-    capacity_mw: Number = like(ZoneRow, "capacity_mw")
-    connected: Flag = like(ZoneRow, "connected")
 
 
 class ZonesDocument(Row, name="zones"):

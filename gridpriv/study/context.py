@@ -290,8 +290,7 @@ def _store_run(
     timing = replace(result.timing, load=load, total=load + result.timing.total)
     result = replace(result, timing=timing)
     if run_folder is not None:
-        result = run_folder.including(0, result)
-        _stored(run_folder, result)
+        result = _stored(run_folder, result)
         context.finish(run_folder)
     show(result.as_dict(public=context.public), result.early is not None)
     return run_folder.drawn() if run_folder is not None and result.early else None
@@ -337,10 +336,10 @@ def run_steps(context: RunContext, horizon: Horizon, run_folder: RunFolder) -> N
             advance(f"step {horizon.series.steps[number]}")
 
 
-def _stored(run_folder: RunFolder, result: RunResult) -> None:
-    """Store a run; an error states what was drawn."""
+def _stored(run_folder: RunFolder, result: RunResult) -> RunResult:
+    """Store a run and return it with its earlier attempts; an error states what was drawn."""
     try:
-        run_folder.add(0, result)
+        return run_folder.add(0, result)
     except (GridprivError, OSError) as error:
         error.add_note(f"not stored; {result.trace.drawn()}")
         raise
@@ -350,7 +349,7 @@ def _stored_step(
     run_folder: RunFolder, number: int, plan: DayPlan | None, result: RunResult
 ) -> str | None:
     """Store a step after its earlier attempts, with its plan; state draws at an early end."""
-    run_folder.add(number, run_folder.including(number, result), plan)
+    run_folder.add(number, result, plan)
     return run_folder.drawn() if result.early else None
 
 

@@ -163,12 +163,7 @@ class RunFolder:
         done = {run for run, status in self.store.stored().items() if status == "done"}
         return [n for n in range(len(self.runs.steps)) if _run(n) not in done]
 
-    def including(self, number: int, result: RunResult) -> RunResult:
-        """Return the result with the releases of earlier attempts at its run in its totals."""
-        earlier = self.attempts(result.trace.releases) if self.reuses else self._earlier
-        return result.including(*(earlier or {}).get(number, NO_ATTEMPTS))
-
-    def attempts(self, present: Released | None = None) -> dict[int, tuple[Released, Released]]:
+    def _attempts(self, present: Released | None = None) -> dict[int, tuple[Released, Released]]:
         """Return the drawn and the planned releases of the stored attempts, by run.
 
         A repeated draw is no further release.
@@ -197,16 +192,21 @@ class RunFolder:
         """
         if number is not None:
             if self._earlier is None:
-                self._earlier = self.attempts()
+                self._earlier = self._attempts()
             self.store.forget([_run(number)])
             remove(self.store.folder / RUN_FILE)
         if not (self._repeats or self.reuses):
             self.store.set_aside(_drawn(number))
         self._note(number, _drawn_tables(planned, planned, early=True))
 
-    def add(self, number: int, result: RunResult, plan: DayPlan | None = None) -> None:
-        """Store a run's releases and results; a run that ended early remains to be done."""
+    def add(self, number: int, result: RunResult, plan: DayPlan | None = None) -> RunResult:
+        """Store a run's releases and results; a run that ended early remains to be done.
+
+        Return the result with the releases of earlier attempts in its totals.
+        """
         trace, early = result.trace, result.early is not None
+        earlier = self._attempts(trace.releases) if self.reuses else self._earlier
+        result = result.including(*(earlier or {}).get(number, NO_ATTEMPTS))
         if not (early and self.reuses):  # all zones stored their releases, of which it used a part
             self._note(number, _drawn_tables(trace.releases, trace.counted, early=early))
         tables = self._tables(number, result, plan)
@@ -216,6 +216,7 @@ class RunFolder:
             self.store.text(RUN_FILE, sealed(document, indent=2))
         shown = record.publish_tables(tables) if self.store.public else tables
         self.store.add(shown, **self._step(number))
+        return result
 
     def add_once(
         self, horizon: Horizon, drawn: Released, known: DemandEstimates | None = None

@@ -132,17 +132,22 @@ class RoundRow(Residuals, Plans, name="rounds"):
     seconds: Number = private("Time: wall-clock time")
 
 
-class ZoneSize(OfZone, name="zones"):
-    """One zone."""
+class ZoneOnMap(OfZone):
+    """One zone of a map."""
 
     buses: Number = known("Buses: number of buses")
-    variables: Number = known("Variables: number of variables of the zone's local problem")
-    shared: Number = known("Shared: number of coupling variables")
     tie_lines: Number = known("Tie lines: branches with one end in the zone")
     generators: Number = known("Generators: number of generators")
     connected: Flag = known("Connected: connectedness of the zone's buses")
     share_of_mean: Number = known("Share of the mean size: number of buses over the zones' mean")
     capacity_mw: Number = known("Capacity: capacity of the zone's generators")
+
+
+class ZoneSize(ZoneOnMap, name="zones"):
+    """One zone."""
+
+    variables: Number = known("Variables: number of variables of the zone's local problem")
+    shared: Number = known("Shared: number of coupling variables")
 
 
 class ZoneRow(ZoneSize, PlanBalance, name="zones"):

@@ -73,14 +73,16 @@ class Consortium:
         given = {"listen": LOOPBACK, "timeout": self.timeout, "late": self.late} | changes
         party = changed(read_party(folder / "coordinator.toml", CoordinatorParty), **given)
         proved = credentials(party, folder, "coordinator", insecure=not self.secure)
-        note = self.notes.setdefault("coordinator", Notes())
+        notes = self.notes.setdefault("coordinator", Notes())
 
-        def listening(address):
-            self._address = address
-            self._here.set()
+        def note(level, event, **about):
+            notes(level, event, **about)
+            if event == "listening":
+                self._address = about["address"]
+                self._here.set()
 
         agreement = read_agreement(folder / party.agreement)
-        return coordinate(agreement, party, folder, proved, note, listening)
+        return coordinate(agreement, party, folder, proved, note)
 
     def _take_part(self, name, changes):
         folder = self.folder / name
