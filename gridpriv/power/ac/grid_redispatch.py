@@ -10,13 +10,14 @@ outside their band replan too, on request: a zone can only change voltages that 
 reach. Where load is still shed or a limit violated, zones replan one at a time, subject only to the
 model of the grid beyond. While a zone sheds load, zones that curtail generation replan too, for
 their surplus may serve it. A zone that sheds as much as an AC optimum of its true demand does not
-replan within limits. Where load is shed at the end, zones request other tie flows from adjacent
-zones. Then all zones move their set points towards outcomes that shed less but exceed limits, as
-far as the limits allow: flows and voltages change almost linearly in between.
+replan within limits. Where load is still shed or a limit violated, zones request other tie flows
+from adjacent zones. At the end all zones move their set points towards outcomes that shed less but
+exceed limits, as far as the limits allow: flows and voltages change almost linearly in between.
 
 Requests of tie flows. A zone that sheds load because of its branches can only change tie flows that
 its own generators reach. It then plans without the reaction of the grid beyond, at a weight on tie
 flows that follows from the balancing price; the planned flows and tie-end voltages are its request.
+Zones that shed load or measure a violation at a bus of their own request in turn.
 
 Privacy. A request depends on true demand, and so do a common move and the choice of the best
 outcome. Like the voltages and flows that neighbours measure at their tie lines they belong to
@@ -95,12 +96,17 @@ MOST_DAMPED, MOST_IDLE_TOGETHER = 10, 3
 which they end."""
 RESTART_FACTOR = 10.0
 """Factor on the least severity, and its least value in MW, beyond which a restart ends."""
-MOST_NEAR, MOST_HALVINGS = 8, 6
+MOST_NEAR, MOST_HALVINGS, MOST_USELESS = 8, 6, 3
 """Number of infeasible outcomes, those of the least severity, towards which zones move from one
-that sheds more; halvings of each move."""
+that sheds more; halvings of each move; first halvings without an improvement, after which it
+ends."""
 MOST_REQUESTS, REQUEST_SHARE = 3, 0.05
-"""Number of consecutive requests of tie flows. The plans that are the requests have this share of
-the balancing price over c0 as their firmness, so that zones exchange little for a MW not shed."""
+"""Number of consecutive searches by requests of tie flows. The plans that are the requests have
+this share of the balancing price over c0 as their firmness, so that zones exchange little for a MW
+not shed."""
+REQUEST_STEPS, MOST_IDLE_REQUESTS, MOST_ANSWERS = (1.0, 1.0, *7 * (DAMPED,)), 2, 30
+"""Lengths of the steps of such a search, one per pass over the zones; consecutive passes without an
+improvement, and number of answered requests, after which it ends."""
 REPLANS = (False, 1.0, MOST_IDLE), (True, 1.0, MOST_IDLE), (True, DAMPED, MOST_IDLE_DAMPED)
 """Orders of replans, one after the other: True for one zone at a time, length of steps, and number
 of consecutive passes without an improvement that end it."""
@@ -448,18 +454,30 @@ class _RedispatchSearch:
         most = most + redispatch.state.negligible_mw / self.case.base_mva
         return {z for z, zone in enumerate(self.zones) if shed[zone.own].sum() > most[z]}
 
+    def violated(self, redispatch: GridRedispatch) -> set[int]:
+        """Return the buses of violated limits."""
+        limits, index = redispatch.violations, self.case.index_of
+        return {index[int(bus)] for limit in limits for bus in limit.at.split("-")}
+
     def affected(self, redispatch: GridRedispatch) -> set[int]:
         """Return the zones with shed load, or with a violation at a bus of theirs or of a tie line.
 
         While load is shed in a zone, those that curtail generation are affected too.
         Values at the far end of a tie line are computed from measurements at the near end.
         """
-        limits, case = redispatch.violations, self.case
-        buses = {case.index_of[int(bus)] for limit in limits for bus in limit.at.split("-")}
+        buses = self.violated(redispatch)
         own = (z for z, zone in enumerate(self.zones) if not buses.isdisjoint(zone.buses.tolist()))
         shedding = self.shedding(redispatch)
         curtailing = (z for z, plan in enumerate(redispatch.plans) if plan.curtailment.any())
         return shedding.union(own, curtailing if shedding else ())
+
+    def requesting(self, redispatch: GridRedispatch) -> set[int]:
+        """Return the zones that request tie flows: with shed load, or a violation at an own bus."""
+        if redispatch.state is None:
+            return set()
+        return self.shedding(redispatch).union(
+            int(self.owners[b]) for b in self.violated(redispatch)
+        )
 
     def is_served(self, redispatch: GridRedispatch) -> bool:
         """Return True for a feasible outcome without load shedding."""
@@ -558,38 +576,76 @@ def _replanned(
     yield from _after_emergency(search, best)
 
 
-def _requested(search: _RedispatchSearch, best: GridRedispatch) -> Iterator[GridRedispatch]:
-    """Yield outcomes after zones with shed load request tie flows, which adjacent zones then plan.
+def _requested(
+    search: _RedispatchSearch, begin: GridRedispatch, *, replan: bool
+) -> Iterator[GridRedispatch]:
+    """Yield outcomes after zones with shed load or violated limits request tie flows in turn.
 
-    Where both zones of a tie line request, the flow is that of the last one. Zones that keep their
-    interchange (``Boundary.reserve``) request nothing.
+    Adjacent zones plan the requested flows, until passes over all zones no longer reduce the
+    severity. With ``replan``, zones then replan from the least severe of these outcomes. Zones that
+    keep their interchange (``Boundary.reserve``) request nothing.
     """
-    case, zones, agreed, state = search.case, search.zones, search.agreed, best.state
-    if state is None or agreed[0].reserve is not None:
+    if search.agreed[0].reserve is not None:
         return
-    unit = operating_unit(case)
-    cost_mw = NOTIONAL_COST if unit is None else unit / case.base_mva
+    unit = operating_unit(search.case)
+    cost_mw = NOTIONAL_COST if unit is None else unit / search.case.base_mva
     firmness = REQUEST_SHARE * search.balancing_price / cost_mw
-    soft = [replace(b, valuation=None, firmness=firmness, violation_price=1.0) for b in agreed]
-    wishes = {
-        z: replace(measured_boundary(zones[z], state, soft[z], None, GAIN), violation_price=0.0)
-        for z in search.affected(best)
-    }
-    planned = search.plans(best, wishes)
-    flows, adjacent = (state.s_from.copy(), state.s_to.copy(), state.vm**2), set[int]()
-    for z, plan in planned.items():
-        ties, voltage = tie_branches(zones[z]), state.voltage.copy()
-        voltage[zones[z].buses] = plan.voltage
-        for flow, new in zip(flows, branch_flows(case, voltage), strict=False):
+    soft = [
+        replace(b, valuation=None, firmness=firmness, violation_price=1.0) for b in search.agreed
+    ]
+    boundaries, last, best, idle, answers = list(soft), begin, None, 0, 0
+    for step in REQUEST_STEPS:
+        before = np.inf if best is None else best.severity
+        for z in range(len(search.zones)):
+            if last.state is None or answers == MOST_ANSWERS or z not in search.requesting(last):
+                continue
+            answers += 1
+            last = _answered(search, boundaries, last, last.state, z, step)
+            yield last
+            best = last if best is None else min(best, last, key=lambda outcome: outcome.severity)
+        improved = best is not None and best.severity < (1.0 - IMPROVEMENT) * before
+        idle = 0 if improved else idle + 1
+        if idle == MOST_IDLE_REQUESTS:
+            break
+    if replan and best is not None:
+        yield from _replanned(search, soft, best)
+
+
+def _answered(
+    search: _RedispatchSearch,
+    boundaries: list[Boundary],
+    last: GridRedispatch,
+    state: AcState,
+    requesting: int,
+    step: float,
+) -> GridRedispatch:
+    """Return the outcome after a zone requests tie flows and adjacent zones plan with them.
+
+    ``boundaries`` are updated to the measured ones.
+    """
+    zone = search.zones[requesting]
+    adjacent = set(search.owners[zone.buses].tolist())
+    for z in adjacent:
+        boundaries[z] = measured_boundary(search.zones[z], state, boundaries[z], None, step * GAIN)
+    wish = replace(boundaries[requesting], violation_price=0.0)
+    planned = search.plans(last, {requesting: wish}, step)
+    flows = state.s_from.copy(), state.s_to.copy(), state.vm**2
+    for plan in planned.values():
+        ties, voltage = tie_branches(zone), state.voltage.copy()
+        voltage[zone.buses] = plan.voltage
+        for flow, new in zip(flows, branch_flows(search.case, voltage), strict=False):
             flow[ties] = new[ties]
-        flows[2][zones[z].own] = np.abs(voltage[zones[z].own]) ** 2
-        adjacent |= set(search.owners[zones[z].buses].tolist())
-    answers = {}
-    for z in adjacent.difference(planned):
-        measured = measured_boundary(zones[z], state, soft[z], None, 0.0)
-        answers[z] = replace(measured, firmness=agreed[z].firmness, **_at_ties(zones[z], *flows))
-    plans = planned | search.plans(best, answers)
-    yield from _replanned(search, soft, search.changed(best, search.actual(best), plans))
+        flows[2][zone.own] = np.abs(voltage[zone.own]) ** 2
+    answers = {
+        z: replace(
+            boundaries[z],
+            firmness=search.agreed[z].firmness,
+            **_at_ties(search.zones[z], *flows),
+        )
+        for z in adjacent - {requesting}
+    }
+    plans = planned | search.plans(last, answers if planned else {}, step)
+    return search.changed(last, search.actual(last), plans, step)
 
 
 def _moved(
@@ -613,6 +669,8 @@ def _moved(
         if len(after.violations) <= len(begin.violations) and search.better(best, after) is after:
             best, share = replace(after, replans=begin.replans), trial
             yield best
+        elif share == 0.0 and halving == MOST_USELESS:
+            return
 
 
 def _priced(boundaries: Sequence[Boundary], factor: float) -> list[Boundary]:
@@ -665,13 +723,14 @@ def redispatch_grid(
     cheaper or load is still shed. Where the outcome then sheds load, is infeasible, or costs
     clearly more than the first plans, they replan with hard limits, then restart from the first
     start with interchange deviations at the price of load shedding (unless nothing is shed), then
-    with less firmness (``FIRMNESS_FACTORS``), then from the last start at firmness 1.
-    Where load is still shed within the limits, zones request tie flows, then move towards the
-    infeasible outcomes of the least severity. Where only the cost is high, all zones take damped
-    steps together, from their first plans and from the best outcome. The best outcome has the least
-    severity, including excessive balancing power (``BALANCING_SEVERITY``), then the least cost with
-    balancing power. Zones search no further where load shedding could hardly fall
-    (``LEAST_GAIN``), or after a number of outcomes (``MOST_BUSES``).
+    with less firmness (``FIRMNESS_FACTORS``), then from the last start at firmness 1. Zones request
+    tie flows before these starts, and again at the end where load is still shed within the limits.
+    Then they move towards the infeasible outcomes of the least severity. Where only the cost is
+    high, all zones take damped steps together, from their first plans and from the best outcome.
+    The best outcome has the least severity, including excessive balancing power
+    (``BALANCING_SEVERITY``), then the least cost with balancing power. Zones search no further
+    where load shedding could hardly fall (``LEAST_GAIN``), or after a number of outcomes
+    (``MOST_BUSES``).
 
     Parameters
     ----------
@@ -705,6 +764,9 @@ def redispatch_grid(
         if begin is first or worth or not search.is_settled(outcomes.best):
             priced = [replace(b, violation_price=1.0) for b in start]
             outcomes = search.collected(outcomes, _replanned(search, priced, begin))
+    replanned = outcomes.best
+    if not search.is_settled(replanned):
+        outcomes = search.collected(outcomes, _requested(search, replanned, replan=False))
     restarts = [[replace(b, firmness=k * b.firmness) for b in starts[0]] for k in FIRMNESS_FACTORS]
     if first.state is None or not search.is_settled(outcomes.best) or search.shedding(first):
         restarts.insert(0, [replace(b, firm=True) for b in starts[0]])
@@ -716,13 +778,14 @@ def redispatch_grid(
         if settled or not search.left(outcomes):
             break
         new = planned or search.restarted(start, best)
-        if planned or not new.severity > RESTART_FACTOR * best.severity > RESTART_FACTOR**2:
+        known = replanned if best.status == "infeasible" else best
+        if planned or not new.severity > RESTART_FACTOR * known.severity > RESTART_FACTOR**2:
             outcomes = search.collected(outcomes, _replanned(search, start, new))
     if outcomes.best.status != "infeasible" and search.shedding(outcomes.best):
         for _ in range(MOST_REQUESTS):
             before = outcomes.best
             if not search.is_settled(before):
-                outcomes = search.collected(outcomes, _requested(search, before))
+                outcomes = search.collected(outcomes, _requested(search, before, replan=True))
             if outcomes.best is before:
                 break
         for other in outcomes.near:
