@@ -114,7 +114,7 @@ def add_settings(
     **options: Any,
 ) -> None:
     """Add ``--preset``, ``--epsilon`` and the flags of settings; see :func:`add_flags`."""
-    preset = f"base settings, which other flags override: {' | '.join(presets)} (default: none)"
+    preset = f"base settings, overridden by other flags: {' | '.join(presets)} (default: none)"
     flag(parser, "--preset", "NAME", help=help_of(parser, "--preset", preset))
     if "budget" not in without:
         flag(parser, "--epsilon", "E", reading(float))
@@ -347,9 +347,7 @@ def question_demand(
 
 def add_zone_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags that choose zones."""
-    zones = parser.add_argument_group(
-        "zones", "Zone map; default: the map that ships with the case, if there is one."
-    )
+    zones = parser.add_argument_group("zones", "Zone map.")
     count = number(_whole, "a number of zones; a map of them is named by --zoning FILE.csv")
     flag(zones, "--zones", "K", count)
     flag(zones, "--zoning", "FILE.csv")

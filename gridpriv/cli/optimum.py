@@ -40,8 +40,8 @@ class Relaxation(Scenario):
         Grid,
         "objective",
         "imbalance",
-        help="objective to minimize: sum of squared power mismatches of buses (imbalance, p.u.^2), "
-        "or cost (bound in $/h, prices)",
+        help="minimized quantity: squared power mismatches of buses (imbalance, p.u.^2), or cost "
+        "(bound in $/h, prices)",
         choices=objectives.RELAXED_OBJECTIVES,
         unset="",
     )

@@ -491,7 +491,7 @@ class CaseSize(Row):
     buses: Number = known("Buses: number of buses in service")
     branches: Number = known("Branches: number of branches in service")
     generators: Number = known("Generators: number of generators in service")
-    load_mw: Number = private("Load: sum of active demand")
+    load_mw: Number = private("Demand: sum of active demand")
 
 
 def case_size(case: Case) -> Json:

@@ -305,7 +305,11 @@ def sentences(document: Json) -> list[str]:
     caveat = noise_caveat(settings["mechanism"], settings["noise"], sampled)
     run = f"This run: {caveat.removesuffix(': no seed')}"
     if document["seed"] is not None:
-        of = "splits and samples" if settings["noise"] == "secure" else "noise, splits and samples"
+        of = (
+            "splits and data"
+            if settings["noise"] == "secure"
+            else "noise, batches, splits and data"
+        )
         run += f"; seed {document['seed']} of {of}"
     return [*text, f"{run}.", f"Data: {document['dataset']['source']}."]
 

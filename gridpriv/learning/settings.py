@@ -182,7 +182,7 @@ class Samples(Part):
         None, "number of clients", unset="every writer with split writer, else 10"
     )
     split: str = words(
-        "iid", "split of the samples over clients: iid, contiguous, writer or dirichlet:A", "SPLIT"
+        "iid", "split of samples over clients: iid, contiguous, writer or dirichlet:A", "SPLIT"
     )
     batch: int | None = count(None, "samples of a local step", unset="all")
     sampling: str = choice("poisson", SAMPLING, "sampling of a batch")
@@ -193,7 +193,7 @@ class Samples(Part):
         "sampling of clients by dp-fedavg: public, or secret by its trusted server (Poisson "
         "sampling, which amplifies privacy)",
     )
-    missing: str = choice("drop", ("drop", "mode"), "treatment of missing values in Adult")
+    missing: str = choice("drop", ("drop", "mode"), "missing values in Adult")
     scaling: str = choice("bounds", ("bounds", "standard"), "scaling of numeric features in Adult")
     features: str = choice("raw", TRANSFORMS, "public transform of image features")
     intercept: str = choice(
@@ -201,7 +201,7 @@ class Samples(Part):
         SWITCH,
         "add a constant feature, as large as the bound on the norm of the others",
     )
-    seed: int = count(0, "seed of splits, samples and simulated noise", least=0)
+    seed: int = count(0, "seed of splits, lasso's data, simulated noise and its batches", least=0)
 
 
 @dataclass(frozen=True, kw_only=True)

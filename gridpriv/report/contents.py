@@ -203,7 +203,7 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
     yield schema.Failures.table, "Runs that did not converge or failed", _alike(noted(study))
     yield schema.Provenance.table, "This study", _provenance(study)
     yield engine.GridRow.table, "Cases", _grids(study.manifest)
-    yield schema.SettingValue.table, "Settings", _settings(study.manifest)
+    yield schema.SettingValue.table, "Settings", _settings(study)
 
 
 def _relaxed(study: Study, text: pd.DataFrame) -> pd.DataFrame:
@@ -338,8 +338,8 @@ def _grids(manifest: Json) -> pd.DataFrame:
         return grids
     if "fingerprint" in grids:
         grids["fingerprint"] = grids["fingerprint"].str[:16]
-    grids["zoning"] = grids["zoning"].replace("", "default")
-    return grids.drop(columns=["name", "map"], errors="ignore")
+    unused = ["name", "map"] if grids["zoning"].any() else ["name", "map", "zoning"]
+    return grids.replace({"zoning": {"": "default"}}).drop(columns=unused, errors="ignore")
 
 
 UNUSED_ON_AC = ("acceleration", "tolerance", "penalty", "solver", "rounds")
@@ -347,9 +347,14 @@ UNUSED_ON_AC = ("acceleration", "tolerance", "penalty", "solver", "rounds")
 schedules use none of them."""
 
 
-def _settings(manifest: Json) -> pd.DataFrame:
+def _settings(current: Study) -> pd.DataFrame:
+    manifest = current.manifest
     study = manifest["study"]
-    methods = {f"method: {item['name']}": item for item in study.get("methods") or []}
+    noise = {} if "mechanism" in study.get("settings", {}) else _mechanisms(current.runs)
+    methods = {
+        f"method: {item['name']}": noise.get(item["name"], {}) | item
+        for item in study.get("methods") or []
+    }
     axes = {k: v for k, v in study.items() if isinstance(v, list) and v not in ([], [""])}
     scopes = {"all runs": study.get("settings", {}), "axis": axes} | methods
     on_ac = ((manifest.get("document") or {}).get("final") or {}).get("ac_rounds") or {}
@@ -363,6 +368,14 @@ def _settings(manifest: Json) -> pd.DataFrame:
         if name != ("methods" if scope == "axis" else "name")
     ]
     return pd.DataFrame(rows, columns=schema.SettingValue.table.names)
+
+
+def _mechanisms(runs: pd.DataFrame) -> dict[str, Json]:
+    """Return the mechanism of every method, for methods that do not state it."""
+    if not {"method", "mechanism"} <= set(runs):
+        return {}
+    noise = runs.groupby("method").mechanism.first().dropna()
+    return {str(method): {"mechanism": f"{value} (default)"} for method, value in noise.items()}
 
 
 def _valued(value: object) -> str:

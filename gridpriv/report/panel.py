@@ -384,10 +384,10 @@ class Panel:
             parts = {"Due to the method": row.method_cost, "Due to the noise": row.noise_cost}
             for label, part in parts.items():
                 yield Fact(label, share_of(part, base))
-        for key, title in EXCHANGED.items():
-            if math.isfinite(row[key]):
-                mean = f"mean of {counted(row.seeds, 'run')}"
-                yield Fact(title, f"{amount(row[key], 'MW')} MW", mean)
+        mean, last = f"mean of {counted(row.seeds, 'run')}", ""
+        for key, title in EXCHANGED.items():  # of two or three zones both are the same
+            if math.isfinite(row[key]) and last != (last := f"{amount(row[key], 'MW')} MW"):
+                yield Fact(title, last, mean)
         prior = self.row_of(NOTHING)
         if prior is not None and row.budget not in NO_BUDGET:
             cost = share_of(prior.cost_of_privacy, base, OVER) if priced else ""

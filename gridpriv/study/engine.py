@@ -106,7 +106,7 @@ class GridRow(OfData, name="cases"):
     tie_lines: Number = known("Tie lines: branches between zones")
     rated_branches: Number = known("Rated branches: number of branches with a rating")
     base_mva: Number = known("Base: base of per-unit figures")
-    load_mw: Number = private("Load: total active demand")
+    load_mw: Number = private("Demand: total active demand")
     fingerprint: Text = private("Case digest: SHA-256 of the case, its demand included")
     map: Any = known("Map: zone of every bus")
 

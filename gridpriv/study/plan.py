@@ -566,9 +566,7 @@ def to_toml(plan: StudyPlan) -> str:
     """Return the plan as a study file."""
     text = plan.as_dict()
     methods, settings = text.pop("methods"), text.pop("settings")
-    if not text["local-updates"]:
-        del text["local-updates"]
-    lines = [f"{key} = {_value(value)}" for key, value in text.items()]
+    lines = [f"{key} = {_value(v)}" for key, v in text.items() if v not in ([], [""])]
     lines += ["", "[settings]", *(f"{k} = {_value(v)}" for k, v in settings.items())]
     for method in methods:
         lines += ["", "[[methods]]", *(f"{k} = {_value(v)}" for k, v in method.items())]

@@ -347,7 +347,9 @@ def _responses(rows: Sequence[Json]) -> str:
         moves = [row[key] for row in group for key in ("least_interchange_mw_per_mw", MOST)]
         noises = [row["noise_mw"] for row in group if row["noise_mw"] is not None]
         released = f" (released total: standard deviation {_range(noises)} MW)" if noises else ""
-        parts.append(f"{_range(moves)} MW in {named_zones([r['zone'] for r in group])}{released}")
+        parts.append(
+            f"{_range(moves)} MW per MW in {named_zones([r['zone'] for r in group])}{released}"
+        )
     return "; ".join(parts)
 
 

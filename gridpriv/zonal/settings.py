@@ -140,10 +140,10 @@ class ReleaseSchedule(Part):
     )
     public_demand: str | None = words(
         None,
-        "public prior: expected demand of every bus (bus,pd_mw,qd_mvar), or a forecast of "
-        "gridpriv learn: its mean, or a STEP such as 2026-11-28T18:00:00",
+        "public prior: demand of every bus (bus,pd_mw,qd_mvar), or a forecast of gridpriv learn: "
+        "its mean, or a STEP such as 2026-11-28T18:00:00",
         "FILE[@STEP]",
-        unset="from generating capacity",
+        unset="60 % of generating capacity, equal at all buses",
     )
     stream: str | None = words(
         None,
@@ -175,13 +175,13 @@ class Scenario(Part):
 
     load_scale: float = number(
         1.0,
-        "factor on the demand of every bus, with the fixed static generators in it",
+        "factor on every bus's demand and fixed static generators (such as PV)",
         not_negative,
     )
     outage: tuple[str, ...] = several(
         "generator or branch out of service, gen:N or branch:N; N counts rows of a MATPOWER "
         "file, or elements in service of another format, from 1 (docs/howto/own-grid.md); "
-        "repeatable: all of them are out together",
+        "repeatable: all are out together",
         "ROW",
         unset="none",
     )
@@ -227,7 +227,7 @@ class Grid(Scenario):
     consensus: Consensus = choice(
         "boundary",
         get_args(Consensus),
-        "coupling variables of ADMM: those of tie lines, or all (as in the papers)",
+        "coupling variables of ADMM: those of tie lines, or all",
     )
     start: Start | None = choice(
         None,
@@ -260,8 +260,8 @@ class Grid(Scenario):
     solver_tolerance: SolverTolerance = choice(
         "matched",
         get_args(SolverTolerance),
-        "tolerance of Clarabel; tight: 1e-8; matched: looser while the consensus residual is "
-        f"large, if there are over {FEW_ZONES} zones and no noise on objective or output",
+        "tolerance of Clarabel; tight: 1e-8; matched: looser at a large consensus residual, "
+        f"with over {FEW_ZONES} zones and no noise on objective or output",
     )
 
 
@@ -578,7 +578,7 @@ VIEW = partial(
 
 @dataclass(frozen=True, kw_only=True)
 class FlowBased(Part):
-    """Demand and power flow from which PTDFs are computed.
+    """Demand sets margins, domain, payments and AC PTDFs, not DC PTDFs.
 
     A zone's net position changes by its generators, in proportion to capacity (GSK). Margins (RAM)
     are the active flow that a rating allows at unchanged reactive flow, less that of the AC optimum
@@ -591,7 +591,7 @@ class FlowBased(Part):
     )
     threshold: float = number(
         5.0,
-        "list branches with a zone-to-zone PTDF of at least X % for some pair of zones",
+        "list only branches with a zone-to-zone PTDF of at least X %; the domain has all",
         not_negative,
     )
 
@@ -619,8 +619,7 @@ class Security(Part):
     )
     screen: float = number(
         0.0,
-        "DC screening: an outage whose largest DC loading is below this gets no AC power flow and "
-        "does not count as secure",
+        "DC screening: an outage whose largest DC loading is below X % of the rating gets no AC "
+        "power flow and does not count as secure",
         not_negative,
-        unit="%",
     )

@@ -14,6 +14,7 @@ from scipy import stats
 
 import gridpriv
 from gridpriv.core.store import Study
+from gridpriv.report.contents import contents
 from gridpriv.report.export import make_report, study_messages, to_html
 from gridpriv.report.figures import split_bars
 from gridpriv.report.panel import cards
@@ -337,6 +338,13 @@ def test_the_card_of_a_real_study_is_that_of_its_runs(reference: bool, tmp_path:
     assert facts["Protected"].value.startswith(
         "any change of one bus's active demand by at most 1 MW"
     )
+    assert "Largest interchange deviation of a zone" not in facts, "with three zones: balancing"
+    tables = {table.name: table for table in contents(study, summary(study))}
+    assert "zoning" not in [column.name for column in tables["cases"].columns], "the shipped map"
+    noises = [(row[0], row[2]) for row in tables["settings"].rows if row[1] == "mechanism"]
+    methods = [("method: once", "knorm (default)"), ("method: two rounds", "knorm (default)")]
+    assert [row for row in noises if "default" in row[1]] == methods
+    assert "zonings" not in (tmp_path / "study.toml").read_text(encoding="utf-8")
 
 
 def test_the_residual_is_that_of_the_runs_that_are_counted() -> None:
@@ -374,8 +382,8 @@ def test_the_cost_of_noise_free_methods_is_that_of_the_methods_they_are_a_part_o
     assert rows.method_cost["other"] == rows.method_cost["a"] == pytest.approx(331.0)
     assert texts_of(study, "noise-free-costs") == [
         'case14: without any noise, "other" costs 331.00 $/h more than "plain", the cheapest '
-        "noise-free method. With noise, such a method can cost more or less. As epsilon grows, its "
-        "cost approaches its noise-free cost."
+        "noise-free method. Noisy methods with the same update can cost more or less. As epsilon "
+        "grows, their costs approach this one."
     ]
     alone = made(noise_free(8000.0), method("a", [8400.0, 8420.0]))
     assert "noise-free-costs" not in codes(alone)

@@ -80,7 +80,8 @@ def test_a_zone_without_room_shows_its_load() -> None:
 
 
 METERED = (
-    r"changes the interchange by ([\d.]+) to ([\d.]+) MW in zone 2 "
+    r"a small change of demand at a bus changes the interchange by ([\d.]+) to ([\d.]+) MW per MW "
+    r"in zone 2 "
     r"\(released total: standard deviation ([\d.]+) MW\)"
 )
 
