@@ -173,9 +173,8 @@ def answer(directory: Path, request: dict[str, Any]) -> dict[str, Any]:
             step = f"has no place in the format {request['format']}"
             if "result" in request:
                 apply(network, tables, request["result"])
-            naming = {
-                "ucte.export.naming-strategy": "Counter"
-            }  # others are not names of UCTE buses
+            # others are not names of UCTE buses
+            naming = {"ucte.export.naming-strategy": "Counter"}
             form, target = request["format"], directory / request["target"]
             network.save(target, format=form, parameters=naming if form == "UCTE" else {})
     except Exception as error:  # native code may raise anything for a damaged file

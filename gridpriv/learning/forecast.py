@@ -169,9 +169,8 @@ def orthonormal(past: Floats, ahead: Floats, weights: Floats) -> tuple[Floats, F
     standardized = (past[:, varying] - centre[varying]) / scale[varying]
     standardized_ahead = (ahead[:, varying] - centre[varying]) / scale[varying]
     rows = np.sqrt(weights)[:, None] * standardized
-    residual = np.abs(
-        np.linalg.qr(rows)[1].diagonal()
-    )  # of each after projection off the features before it
+    # of each after projection off the features before it
+    residual = np.abs(np.linalg.qr(rows)[1].diagonal())
     independent = np.flatnonzero(residual > 1e-6)
     _, triangle = np.linalg.qr(rows[:, independent])
     past, ahead = (
@@ -196,9 +195,8 @@ def shape_sensitivity(features: Floats, weights: Floats) -> float:
     count = features.shape[1]
     if count == 0:
         return 0.0
-    if (
-        len(features) * 2 ** (count - 1) > MOST_SUMS
-    ):  # |sum_k s_k mean phi_k d|^2 <= K by orthonormality
+    # |sum_k s_k mean phi_k d|^2 <= K by orthonormality
+    if len(features) * 2 ** (count - 1) > MOST_SUMS:
         return math.sqrt(count)
     signs = np.array(list(product((1.0, -1.0), repeat=count - 1)))
     blocks = np.array_split(signs, math.ceil(len(signs) * len(features) / BLOCK))

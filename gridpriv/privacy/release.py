@@ -7,7 +7,7 @@ post-processing, so it is neither drawn nor charged a second time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError
-from gridpriv.core.files import make_folder, read_sealed, remove, sealed, write_text
+from gridpriv.core.files import make_folder, read_sealed, sealed, write_text
 from gridpriv.privacy.mechanism import Additive, Charge, Mechanism, Stream
 from gridpriv.privacy.sensitivity import Sensitivity
 
@@ -97,12 +97,6 @@ class KeptReleases:
     def complete(self) -> bool:
         """True if the value of every zone is stored."""
         return all(self._file(owner).exists() for owner in self.owners)
-
-    def begun(self) -> KeptReleases:
-        """Return the store for an attempt: it uses all values again, or removes the incomplete."""
-        if not self.complete:
-            remove(self.folder)
-        return replace(self, reuses=self.complete)
 
     def value(self, owner: int, release: Release, shape: tuple[int, ...]) -> Floats | None:
         """Return the value, of this shape, of a zone's release; None if it is to be drawn.

@@ -404,9 +404,8 @@ def _reserve_shortage(horizon: Horizon, reserves: list[Json]) -> float | None:
         return None
     required = horizon.series.case.base_mva * horizon.chronology.reserve_required
     by_step = np.array([[row["up_mw"], row["down_mw"]] for row in reserves])
-    reserve = by_step.reshape(required.shape[1], -1, 2).sum(
-        axis=1
-    )  # rows are in the order of steps
+    # rows are in the order of steps
+    reserve = by_step.reshape(required.shape[1], -1, 2).sum(axis=1)
     return float(np.maximum(required - reserve.T, 0.0).max())
 
 

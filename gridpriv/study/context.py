@@ -135,7 +135,7 @@ class RunContext:
         """Open the ledger; yield functions that charge releases and refuse runs beyond grants.
 
         ``first`` is the first of ``runs`` equal runs, which are admitted together. Releases that
-        zones have ``stored`` must be charged to ``run_id`` already.
+        zones have ``stored`` must be charged to ``run_id`` already; nothing is admitted then.
         """
 
         def owners() -> Sequence[LedgerDataset]:
@@ -159,7 +159,7 @@ class RunContext:
                 }
                 charge.ledger.plan(cost)
 
-            yield charge, admit
+            yield charge, None if stored else admit
 
     @contextmanager
     def charged(
@@ -256,14 +256,11 @@ def _run_rounds(
 ) -> RunResult:
     """Run a prepared case with charges and progress, from a stored release if any."""
     kept = None if run_folder is None else run_folder.kept(prepared)
-    reuses = kept is not None and kept.reuses
     identity = "" if kept is None else kept.run_id
-    stored = prepared.zoning.names if reuses else ()
+    stored = prepared.zoning.names if kept is not None and kept.reuses else ()
     with ExitStack() as stack:
         charging = context.charging(case, prepared, run_id=identity, stored=stored)
         charge, admit = stack.enter_context(charging)
-        if reuses:
-            charge, admit = None, None
         max_rounds = None if prepared.in_ac_rounds else prepared.settings.rounds
         advance = stack.enter_context(context.progress(case.name, max_rounds))
         planned = None if run_folder is None else partial(run_folder.begin, 0)
@@ -305,14 +302,14 @@ def run_steps(context: RunContext, horizon: Horizon, run_folder: RunFolder) -> N
             return
     first = horizon.owned if once else horizon.prepared(remaining[0])
     known = run_folder.known(horizon) if once else None
-    draws = int(known is None) if once else len(remaining)
     identity = run_folder.attempt(None, stored=known is not None) if once else ""
     stored: Iterable[str] = () if known is None else horizon.planned
     with ExitStack() as stack:
         stack.enter_context(_stating_draws(run_folder))
-        plan = _planned(horizon, run_folder, known) if known is not None or not once else None
-        charging = context.charging(case, first, draws, run_id=identity, stored=stored)
+        runs = 1 if once else len(remaining)
+        charging = context.charging(case, first, runs, run_id=identity, stored=stored)
         charge, admit = stack.enter_context(charging)
+        plan = _planned(horizon, run_folder, known) if known is not None or not once else None
         advance = stack.enter_context(context.progress(case.name, len(remaining)))
         for number in remaining:
             with closing(context.zones(horizon.settings.workers)) as zones:

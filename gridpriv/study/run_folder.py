@@ -135,9 +135,11 @@ class RunFolder:
         once = prepared.rules.noise is not None and prepared.rules.perturbation == DRAWN_ONCE
         if not (self._stores and once):
             return None
-        kept = self.runs.kept(self.store.folder).begun()
-        self.reuses = kept.reuses
-        return replace(kept, run_id=self.attempt(0, stored=kept.reuses))
+        kept = self.runs.kept(self.store.folder)
+        self.reuses = kept.complete
+        if not self.reuses:
+            remove(kept.folder)
+        return replace(kept, reuses=self.reuses, run_id=self.attempt(0, stored=self.reuses))
 
     def attempt(self, number: int | None, *, stored: bool) -> str:
         """Return the random identity of the next attempt at a run, or of the one that stored."""

@@ -20,7 +20,7 @@ import gridpriv
 from gridpriv.cli.main import main
 from gridpriv.consensus.transport import in_process
 from gridpriv.core.errors import GridprivWarning
-from gridpriv.core.files import atomic_file, is_temporary
+from gridpriv.core.files import atomic_file, is_temporary, read_sealed, sealed
 from gridpriv.core.store import Store
 from gridpriv.privacy.ledger import Ledger, read_book
 from gridpriv.privacy.mechanism import KNorm, SecureKNorm
@@ -29,6 +29,7 @@ from gridpriv.study import run_folder
 from gridpriv.study.context import RunContext, run_case
 from gridpriv.study.run_folder import KEPT, RunFolder
 from gridpriv.zonal import run as run_module
+from gridpriv.zonal.documents import PLAN_FILE
 from gridpriv.zonal.prepared import zone_datasets
 
 ZONES, KILLED = 3, 137
@@ -209,6 +210,139 @@ def test_the_value_of_another_zone_is_not_the_one_that_is_missing(tmp_path: Path
     assert run_in_child((*words, "--resume"), "", draws) == 0
     assert set(charges_of(ledger).values()) == {2}
     assert json.loads((out / "run.json").read_text())["privacy"]["total_pure"] == pytest.approx(4.0)
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("[!.]*") if path.is_file()}
+
+
+@pytest.mark.parametrize("kind", ["older", "older elsewhere", "copy", "copy elsewhere"])
+@pytest.mark.parametrize("killed", ["none", f"keep {ZONES}"])
+def test_a_stored_release_needs_its_charge_in_the_ledger(
+    kind: str,
+    killed: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """An older ledger, also where no register knows it, and one of an earlier attempt only."""
+    draws, ledger, out = tmp_path / "draws", tmp_path / "l", tmp_path / "out"
+    words = [*RUN, "--noise", "secure", *granted(ledger, 6.001), "--out", str(out), "--quiet"]
+    if killed != "none":  # an attempt that was charged, and did not store all of its releases
+        assert run_in_child(tuple(words), killed, draws) == KILLED
+    older = ledger.read_bytes()
+    assert run_in_child((*words, "--resume"), "redispatch 1", draws) == KILLED
+    given = ledger if kind.startswith("older") else tmp_path / "copy"
+    newer, stored = ledger.read_bytes(), files_in(out)
+    given.write_bytes(older)
+    shutil.copy(f"{ledger}.key", tmp_path / "copy.key")
+    if kind.endswith("elsewhere"):
+        monkeypatch.setenv("GRIDPRIV_STATE", str(tmp_path / "another machine"))
+    capsys.readouterr()
+    assert main([*words, "--ledger", str(given), "--resume"]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "put back the copy" in message and "nothing charged" in message
+    assert files_in(out) == stored and given.read_bytes() == older
+    ledger.write_bytes(newer)
+    assert main([*words, "--resume"]) == 0
+    assert ledger.read_bytes() == newer
+
+
+def test_a_series_needs_the_charge_of_its_stored_release_in_the_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draws, ledger, out = tmp_path / "draws", tmp_path / "l", tmp_path / "out"
+    (tmp_path / "day.csv").write_text("step,load_scale\na,1.0\nb,0.9\n")
+    words = [*RUN, "--noise", "secure", *granted(ledger, 6.001), "--out", str(out), "--quiet"]
+    (tmp_path / "storage.csv").write_text("name,bus,p_mw,energy_mwh\nbattery,9,20,40\n")
+    words += ["--series", str(tmp_path / "day.csv"), "--storage", str(tmp_path / "storage.csv")]
+    older = ledger.read_bytes()
+    assert run_in_child(tuple(words), "add 1", draws) == KILLED
+    newer, stored = ledger.read_bytes(), files_in(out)
+    (out / PLAN_FILE).unlink()  # it is not planned before the ledger was checked
+    ledger.write_bytes(older)
+    monkeypatch.setenv("GRIDPRIV_STATE", str(tmp_path / "another machine"))
+    assert main([*words, "--resume"]) == 2
+    assert "has no charge of the stored release" in capsys.readouterr().err
+    assert ledger.read_bytes() == older
+    del stored[str(out / PLAN_FILE)]
+    assert files_in(out) == stored
+    ledger.write_bytes(newer)
+    assert main([*words, "--resume"]) == 0
+    assert ledger.read_bytes() == newer
+
+
+@pytest.mark.parametrize("public", [(), ("--public",)], ids=["private", "public"])
+@pytest.mark.parametrize("other", ["zone", "demand", "same demand", "folder"])
+def test_a_stored_release_of_another_zone_or_run_is_refused(
+    other: str, public: tuple[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Zones 2 and 3 release two numbers each; the other run has the same grid and settings."""
+    draws, words = tmp_path / "draws", [*RUN, "--release", "total", "--noise", "secure", *public]
+    words += granted(tmp_path / "l", 6.001)
+    own, another = ([*words, "--out", str(tmp_path / name)] for name in "AB")
+    if other in ("demand", "folder"):
+        (tmp_path / "d.csv").write_text("bus,pd_mw,qd_mvar\n2,60,12\n")
+        another += ["--demand", str(tmp_path / "d.csv")]
+    for run in (own, another):
+        assert run_in_child(tuple(run), "redispatch 1", draws) == KILLED
+    kept = tmp_path / "B" / KEPT
+    if other == "zone":
+        shutil.copy(kept / "6.json", kept / "7.json")
+    else:
+        whole = tmp_path / "A"
+        folder, target = (whole, kept.parent) if other == "folder" else (whole / KEPT, kept)
+        shutil.copytree(folder, target, dirs_exist_ok=True)
+    capsys.readouterr()
+    assert main([*another, "--resume", "--quiet"]) == 2
+    assert "name another folder" in " ".join(capsys.readouterr().err.split())
+    assert len(draws.read_text().splitlines()) == 2 * ZONES
+    assert set(charges_of(tmp_path / "l").values()) == {2}
+
+
+@pytest.mark.parametrize(
+    "value", ["[0.1]", "null", '[0.1, "x"]', "[[1], [2, 3]]", "[1, NaN]", "1e3"]
+)
+def test_a_value_that_is_no_release_of_its_zone_is_refused(
+    value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*RUN, "--release", "total", "--noise", "secure", "--out", str(tmp_path / "out")]
+    assert run_in_child(tuple(words), "redispatch 1", tmp_path / "draws") == KILLED
+    file = tmp_path / "out" / KEPT / "7.json"
+    file.write_text(sealed(read_sealed(file) | {"value": json.loads(value)}))
+    capsys.readouterr()
+    assert main([*words, "--resume", "--quiet"]) == 2
+    assert str(file) in " ".join(capsys.readouterr().err.split())
+
+
+def test_files_of_a_public_run_and_rows_of_a_ledger_do_not_depend_on_demand(tmp_path: Path) -> None:
+    """A digest of demand beside public data would confirm a guess."""
+    draws, ledger, out = tmp_path / "draws", tmp_path / "l", tmp_path / "out"
+    words = (*RUN, "--noise", "secure", "--public", *granted(ledger, 4.001), "--out", str(out))
+    assert run_in_child(words, "redispatch 1", draws) == KILLED
+    digest = read_sealed(tmp_path / ".out.unfinished")["demand_sha256"]
+    names = {json.loads(path.read_text())["release"] for path in (out / KEPT).iterdir()}
+    runs = {row.run for _, row in read_book(ledger).charged}
+    (run_id,) = runs
+    assert all(run_id in name for name in names) and len(names) == ZONES
+    shutil.rmtree(out)
+    assert run_in_child(words, "redispatch 1", draws) == KILLED
+    assert len({row.run for _, row in read_book(ledger).charged}) == 2
+    assert digest not in "".join(map(str, files_in(out).values()))
+
+
+def test_a_release_of_an_incomplete_attempt_is_not_used_with_those_of_the_next(
+    tmp_path: Path,
+) -> None:
+    """The first attempt leaves zones 2 and 3, the second one stores zone 1: the third draws."""
+    draws, ledger, out = tmp_path / "draws", tmp_path / "l", tmp_path / "out"
+    words = (*RUN, "--noise", "secure", *granted(ledger, 6.001), "--out", str(out))
+    assert run_in_child(words, "redispatch 1", draws) == KILLED
+    (out / KEPT / "1.json").unlink()
+    assert run_in_child((*words, "--resume"), "kept 1", draws) == KILLED
+    assert [path.name for path in (out / KEPT).iterdir()] == ["1.json"]
+    assert run_in_child((*words, "--resume"), "", draws) == 0
+    assert charges_of(ledger) == {"1": 3, "2": 2, "3": 2}
 
 
 def test_a_run_on_other_machines_does_not_promise_the_stored_release(

@@ -270,9 +270,8 @@ def _read_csv(path: Path, content: bytes) -> Any:
     if twice is not None:
         raise not_allowed(f"{path} column", twice, "a name once")
     table = pd.read_csv(io.BytesIO(content))
-    if not isinstance(
-        table.index, pd.RangeIndex
-    ):  # pandas would use a column without a name as index
+    # pandas would use a column without a name as index
+    if not isinstance(table.index, pd.RangeIndex):
         raise InputError(
             f"{path} has rows of more values than its {len(header)} columns"
             ": give every row the same columns"
