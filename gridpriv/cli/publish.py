@@ -299,16 +299,20 @@ def _write(
     files[f"{path.stem}.datasheet.md"] = data_sheet(document, notes)
     document["files"] = file_rows(files)
     files[f"{path.stem}.certificate.json"] = sealed(document, indent=2)
+    _write_files({path.with_name(name): text for name, text in files.items()}, earlier, run)
+    return document
+
+
+def _write_files(files: Mapping[Path, str], earlier: Collection[Path], run: str | None) -> None:
+    """Write a publication's files in place of earlier ones; an error states what was charged."""
     try:
-        written = {path.with_name(name): text for name, text in files.items()}
-        write_texts(written, set(earlier) - set(written))
+        write_texts(files, set(earlier) - set(files))
     except StorageError as error:
         paid = "" if run is None else "; its release is drawn and charged to the ledger"
         raise StorageError(
             f"{error}: the publication is not written{paid}. Free space or name "
             "another --out, and publish again."
         ) from error
-    return document
 
 
 def _group_notes(case: Case) -> list[str]:

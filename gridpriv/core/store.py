@@ -194,6 +194,11 @@ def part_files(folder: Path) -> list[Path]:
     return [path for path in files.names_in(folder / PARTS) if not files.is_temporary(path)]
 
 
+def times_noted(folder: Path, name: str) -> int:
+    """Return the number of times that tables were stored under a name and set aside, or not."""
+    return sum(f"{part.stem}-".startswith(f"{name}-") for part in part_files(folder))
+
+
 def parts_in(folder: Path) -> list[StoredRun]:
     """Return the parts of an unfinished folder; refuse a damaged one."""
     runs = []
@@ -341,11 +346,7 @@ class Store:
         path = self._parts / f"{name}.json"
         if path.exists():
             with files.storing(f"rename {path}"):
-                path.rename(self._parts / f"{name}-{self.noted(name)}.json")
-
-    def noted(self, name: str) -> int:
-        """Return the number of times that tables were stored under a name and set aside, or not."""
-        return sum(f"{part.stem}-".startswith(f"{name}-") for part in part_files(self.folder))
+                path.rename(self._parts / f"{name}-{times_noted(self.folder, name)}.json")
 
     @property
     def has_runs(self) -> bool:

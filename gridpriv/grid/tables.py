@@ -220,23 +220,14 @@ def case_from_tables(tables: MatpowerTables) -> Case:
     Out-of-service branches and generators and isolated buses (type 4) are left out, with
     whatever is connected to them.
     """
-    bus = _columns(tables.bus, "bus", BUS_COLUMNS)
+    bus, bus_id, known = _buses(tables)
     gen = _columns(tables.gen, "gen", GEN_COLUMNS)
     branch = _columns(tables.branch, "branch", BRANCH_COLUMNS)
     base = float(tables.base_mva)
     if not (np.isfinite(base) and base > 0):
         raise not_allowed("baseMVA", base, "a positive number")
-    kinds = bus[:, BUS_TYPE]
-    _refuse(~np.isin(kinds, (1, 2, 3, 4)), kinds, "bus", "type", "one of (1, 2, 3, 4)")
     _finite(branch[:, BR_STATUS], "branch", "status")
     _finite(gen[:, GEN_STATUS], "gen", "status")
-    all_ids = _integers(bus[:, BUS_I], "bus", "bus_i", tables.first_bus)
-    ids, counts = np.unique(all_ids, return_counts=True)
-    if (counts > 1).any():
-        raise InputError(f"bus {ids[counts > 1][0]} is listed more than once: leave one out")
-    bus = bus[bus[:, BUS_TYPE] != ISOLATED]
-    bus_id = _integers(bus[:, BUS_I], "bus", "bus_i", tables.first_bus)
-    known = {int(i) for i in all_ids}
     dcline = _columns(tables.dcline, "dcline", DC_COLUMNS)
     bus[:, [PD, QD]] += _dc_demand(dcline, bus_id, known)
     dc_lines = int((dcline[:, DC_STATUS] > 0).sum())
@@ -272,6 +263,19 @@ def case_from_tables(tables: MatpowerTables) -> Case:
         **_values("branch", branch, base),
         **_values("gen", gen, base),
     )
+
+
+def _buses(tables: MatpowerTables) -> tuple[Floats, Ints, set[int]]:
+    """Return the buses that are not isolated, their numbers, and the numbers of all buses."""
+    bus = _columns(tables.bus, "bus", BUS_COLUMNS)
+    kinds = bus[:, BUS_TYPE]
+    _refuse(~np.isin(kinds, (1, 2, 3, 4)), kinds, "bus", "type", "one of (1, 2, 3, 4)")
+    numbers = _integers(bus[:, BUS_I], "bus", "bus_i", tables.first_bus)
+    ids, counts = np.unique(numbers, return_counts=True)
+    if (counts > 1).any():
+        raise InputError(f"bus {ids[counts > 1][0]} is listed more than once: leave one out")
+    connected = kinds != ISOLATED
+    return bus[connected], numbers[connected], {int(i) for i in numbers}
 
 
 def _columns_of(name: str) -> Iterator[tuple[str, int, str]]:

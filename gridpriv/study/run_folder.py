@@ -28,7 +28,15 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import read_sealed, remove, sealed, write_text
 from gridpriv.core.store import MANIFEST as MANIFEST_FILE
-from gridpriv.core.store import Store, Study, Tables, open_store, read_manifest, read_study
+from gridpriv.core.store import (
+    Store,
+    Study,
+    Tables,
+    open_store,
+    read_manifest,
+    read_study,
+    times_noted,
+)
 from gridpriv.core.text import Json
 from gridpriv.grid.case import Case, public_network
 from gridpriv.grid.scenarios import DemandSeries
@@ -145,7 +153,8 @@ class RunFolder:
         """Return the random identity of the next attempt at a run, or of the one that stored."""
         folder = self.store.folder
         place = read_sealed(_unfinished(folder)) if self.store.public else self.store.manifest
-        return f"{place.get('run_id')}-{self.store.noted(_drawn(number)) + (not stored)}"
+        attempt = times_noted(folder, _drawn(number)) + (not stored)
+        return f"{place.get('run_id')}-{attempt}"
 
     def resumption(self, ledger: str) -> str:
         """Return the effect of the same command with ``--resume``, as the end of a sentence."""
