@@ -263,9 +263,9 @@ def meter_rows(result: RedispatchedRun) -> list[Json] | None:
     rows = []
     for number, zone in enumerate(result.zone_models):
         own, noise = zone.own, message_noise_mw(result, number)
-        responses = meters.interchange_p[number, own]
+        responses = meters.interchange[number, own]
         moves, least = np.abs(responses), least_response(responses)
-        flows = np.abs(meters.flow_p[:, own])
+        flows = np.abs(meters.flow[:, own])
         place = int(np.argmax(flows.max(axis=1))) if len(meters.ties) else None
         rows.append(
             {

@@ -377,27 +377,25 @@ def _areas_switched(grid: AreaGrid, last: AreaPowerFlow, ran_out: Bools) -> Ints
 
 @dataclass(frozen=True, eq=False)
 class MeterDerivatives:
-    """Changes of metered active power per unit of demand at every bus, in MW/MW and MW/MVAr.
+    """Changes of metered active power per unit of active demand at every bus, in MW/MW.
 
     Attributes
     ----------
-    interchange_p, interchange_q : (zones, n_bus)
+    interchange : (zones, n_bus)
         Of every zone's interchange, positive for a larger export.
     ties : (t,) int
         Branches between two zones.
-    flow_p, flow_q : (t, n_bus)
+    flow : (t, n_bus)
         Of the active flow in the middle of each, positive from its from end.
     """
 
-    interchange_p: Floats
-    interchange_q: Floats
+    interchange: Floats
     ties: Ints
-    flow_p: Floats
-    flow_q: Floats
+    flow: Floats
 
 
 def meter_derivatives(state: AcState, dispatch: Dispatch, schedule: Schedule) -> MeterDerivatives:
-    """Return the derivatives of the meters by the demand at every bus, after redispatch.
+    """Return the derivatives of the meters by the active demand at every bus, after redispatch.
 
     Parameters
     ----------
@@ -424,21 +422,18 @@ def meter_derivatives(state: AcState, dispatch: Dispatch, schedule: Schedule) ->
     place = np.full(case.n_branch, -1)
     place[live.branches] = np.arange(len(live.branches))
     there = np.flatnonzero(place[ties] >= 0)
-    flows = np.zeros((2, len(ties), n))
-    change = _flow_change(grid, area_flow, place[ties[there]])
-    flows[np.ix_(np.arange(2), there, live.buses)] = change
-    out = np.zeros((2, zones, n))
-    for part in range(2):
-        np.add.at(out[part], near[ties], flows[part])
-        np.add.at(out[part], far[ties], -flows[part])
-    return MeterDerivatives(out[0], out[1], ties, flows[0], flows[1])
+    flow, export = np.zeros((len(ties), n)), np.zeros((zones, n))
+    flow[np.ix_(there, live.buses)] = _flow_change(grid, area_flow, place[ties[there]])
+    np.add.at(export, near[ties], flow)
+    np.add.at(export, far[ties], -flow)
+    return MeterDerivatives(export, ties, flow)
 
 
 def _flow_change(grid: AreaGrid, area_flow: AreaPowerFlow, branches: Ints) -> Floats:
-    """Return the change of the active flow in the middle of branches, (2, branches, n).
+    """Return the change of the active flow in the middle of branches, (branches, n).
 
-    Per unit of p and of q demanded at every bus. The transposed system is solved, as there are
-    fewer tie lines than buses.
+    Per unit of p demanded at every bus. The transposed system is solved, as there are fewer tie
+    lines than buses.
     """
     n, solution, jacobian = grid.case.n_bus, area_flow.solution, grid.jacobian
     by_angle, by_magnitude = _by_voltage(grid.case, solution.voltage, branches)
@@ -450,8 +445,7 @@ def _flow_change(grid: AreaGrid, area_flow: AreaPowerFlow, branches: Ints) -> Fl
     rows[jacobian.column_place] = by_state.T
     adjoint = np.zeros_like(rows)
     adjoint[jacobian.row_order] = _factors(grid, area_flow).solve(rows, trans="T")
-    active, reactive = adjoint[:n].T, np.where(solution.regulating[:n], 0.0, adjoint[n : 2 * n].T)
-    return -np.stack([active, reactive])  # F of each power has + pd and + qd
+    return -adjoint[:n].T  # F of active power has + pd
 
 
 def _by_voltage(case: Case, voltage: Complexes, branches: Ints) -> tuple[Floats, Floats]:
