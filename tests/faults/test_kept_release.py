@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -216,8 +217,17 @@ def files_in(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("[!.]*") if path.is_file()}
 
 
-@pytest.mark.parametrize("kind", ["older", "older elsewhere", "copy", "copy elsewhere"])
-@pytest.mark.parametrize("killed", ["none", f"keep {ZONES}"])
+KINDS = "older", "older elsewhere", "copy", "copy elsewhere"
+BY_DEFAULT = {("none", "older"), (f"keep {ZONES}", "older elsewhere")}
+
+
+@pytest.mark.parametrize(
+    ("killed", "kind"),
+    [
+        pytest.param(*given, marks=[] if given in BY_DEFAULT else [pytest.mark.slow])
+        for given in product(("none", f"keep {ZONES}"), KINDS)
+    ],
+)
 def test_a_stored_release_needs_its_charge_in_the_ledger(
     kind: str,
     killed: str,
@@ -272,8 +282,21 @@ def test_a_series_needs_the_charge_of_its_stored_release_in_the_ledger(
     assert ledger.read_bytes() == newer
 
 
-@pytest.mark.parametrize("public", [(), ("--public",)], ids=["private", "public"])
-@pytest.mark.parametrize("other", ["zone", "demand", "same demand", "folder"])
+@pytest.mark.parametrize(
+    "public",
+    [
+        pytest.param((), id="private"),
+        pytest.param(("--public",), id="public", marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize(
+    "other",
+    [
+        "zone",
+        "demand",
+        *(pytest.param(other, marks=pytest.mark.slow) for other in ("same demand", "folder")),
+    ],
+)
 def test_a_stored_release_of_another_zone_or_run_is_refused(
     other: str, public: tuple[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
