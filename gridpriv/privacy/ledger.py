@@ -17,6 +17,7 @@ detects an older copy by a head stored elsewhere. Keep the key where only the ow
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -384,21 +385,23 @@ class Ledger:
             if lacking:
                 raise self._refused(owner, lacking, planned[owner], "the run was not started")
 
-    def check_charged(self, run_id: str, owners: Iterable[str]) -> None:
-        """Refuse a ledger without a charge of each of these owners in a run.
+    def check_charged(self, run_id: str, releases: Mapping[str, int]) -> None:
+        """Refuse a ledger with fewer charges of a run than each owner has releases.
 
         Raises
         ------
         InputError
             For an older copy, or another ledger.
         """
-        charged = {row.owner for _, row in self._held.book.charged if row.run == run_id}
-        for owner in owners:
-            if owner not in charged:
+        charged = Counter[str]()
+        for _, row in self._held.book.charged:
+            charged[row.owner] += sum(n for _, n in row.charges) if row.run == run_id else 0
+        for owner, number in releases.items():
+            if charged[owner] < number:
                 raise InputError(
-                    f"ledger {self.path} has no charge of the stored release of "
+                    f"ledger {self.path} lacks charges of the stored releases of "
                     f"{self._dataset(owner).kind} {owner!r}, so it is an older copy: put back the "
-                    f"copy with this charge; {UNDONE}"
+                    f"copy with these charges; {UNDONE}"
                 )
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -130,12 +130,13 @@ class RunContext:
         runs: int = 1,
         *,
         run_id: str = "",
-        stored: Iterable[str] = (),
+        stored: Mapping[str, int] = {},
     ) -> Iterator[tuple[ReleaseCharge | None, Admit | None]]:
         """Open the ledger; yield functions that charge releases and refuse runs beyond grants.
 
-        ``first`` is the first of ``runs`` equal runs, which are admitted together. Releases that
-        zones have ``stored`` must be charged to ``run_id`` already; nothing is admitted then.
+        ``first`` is the first of ``runs`` equal runs, which are admitted together. The
+        numbers of releases that zones have ``stored`` must be charged to ``run_id`` already;
+        nothing is admitted then.
         """
 
         def owners() -> Sequence[LedgerDataset]:
@@ -257,7 +258,7 @@ def _run_rounds(
     """Run a prepared case with charges and progress, from a stored release if any."""
     kept = None if run_folder is None else run_folder.kept(prepared)
     identity = "" if kept is None else kept.run_id
-    stored = prepared.zoning.names if kept is not None and kept.reuses else ()
+    stored = dict.fromkeys(prepared.zoning.names if kept is not None and kept.reuses else (), 1)
     with ExitStack() as stack:
         charging = context.charging(case, prepared, run_id=identity, stored=stored)
         charge, admit = stack.enter_context(charging)
@@ -303,7 +304,7 @@ def run_steps(context: RunContext, horizon: Horizon, run_folder: RunFolder) -> N
     first = horizon.owned if once else horizon.prepared(remaining[0])
     known = run_folder.known(horizon) if once else None
     identity = run_folder.attempt(None, stored=known is not None) if once else ""
-    stored: Iterable[str] = () if known is None else horizon.planned
+    stored = {} if known is None else {z: sum(own.values()) for z, own in horizon.planned.items()}
     with ExitStack() as stack:
         stack.enter_context(_stating_draws(run_folder))
         runs = 1 if once else len(remaining)

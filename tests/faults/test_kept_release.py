@@ -258,24 +258,39 @@ def test_a_stored_release_needs_its_charge_in_the_ledger(
     assert ledger.read_bytes() == newer
 
 
-def test_a_series_needs_the_charge_of_its_stored_release_in_the_ledger(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_series_needs_all_charges_of_its_stored_releases_in_the_ledger(
+    stream: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """The older ledger lacks the last one: of two in a stream of two blocks."""
     draws, ledger, out = tmp_path / "draws", tmp_path / "l", tmp_path / "out"
     (tmp_path / "day.csv").write_text("step,load_scale\na,1.0\nb,0.9\n")
     words = [*RUN, "--noise", "secure", *granted(ledger, 6.001), "--out", str(out), "--quiet"]
     (tmp_path / "storage.csv").write_text("name,bus,p_mw,energy_mwh\nbattery,9,20,40\n")
-    words += ["--series", str(tmp_path / "day.csv"), "--storage", str(tmp_path / "storage.csv")]
-    older = ledger.read_bytes()
-    assert run_in_child(tuple(words), "add 1", draws) == KILLED
-    newer, stored = ledger.read_bytes(), files_in(out)
-    (out / PLAN_FILE).unlink()  # it is not planned before the ledger was checked
+    coupled = ["--stream", "2h"] if stream else ["--storage", str(tmp_path / "storage.csv")]
+    words += ["--series", str(tmp_path / "day.csv"), *coupled]
+    charge = Ledger.charge
+
+    def copied(self: Ledger, *values: Any) -> None:
+        shutil.copy(ledger, tmp_path / "older")
+        charge(self, *values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "charge", copied)
+        assert run_in_child(tuple(words), "add 1", draws) == KILLED
+    newer, stored, older = ledger.read_bytes(), files_in(out), (tmp_path / "older").read_bytes()
+    assert len(draws.read_text().splitlines()) == (2 if stream else 1) * ZONES
+    if not stream:
+        (out / PLAN_FILE).unlink()  # it is not planned before the ledger was checked
     ledger.write_bytes(older)
     monkeypatch.setenv("GRIDPRIV_STATE", str(tmp_path / "another machine"))
     assert main([*words, "--resume"]) == 2
-    assert "has no charge of the stored release" in capsys.readouterr().err
+    assert "lacks charges of the stored releases" in " ".join(capsys.readouterr().err.split())
     assert ledger.read_bytes() == older
-    del stored[str(out / PLAN_FILE)]
+    stored.pop(str(out / PLAN_FILE), None)
     assert files_in(out) == stored
     ledger.write_bytes(newer)
     assert main([*words, "--resume"]) == 0
