@@ -709,11 +709,12 @@ def _below_optimum(_: re.Match[str], facts: Facts) -> str | None:
     return None if below else f"the cost {cost} is not below the optimum {best}"
 
 
-def _above_prior_only(match: re.Match[str], facts: Facts) -> str | None:
-    kind = {"costs more": "cost", "sheds more load": "shed_mw"}[match[1]]
+def _against_prior_only(match: re.Match[str], facts: Facts) -> str | None:
+    kind = "shed_mw" if match[1] == "sheds more load" else "cost"
     own, other = facts[kind], getattr(facts.result.reference, f"prior_only_{kind}", None)
-    if own is None or other is None or own < other * (1 - 1e-6):
-        return f"{own} is less than {other} of the prior-only run"
+    sign = -1 if match[1] == "costs less" else 1
+    if own is None or other is None or sign * (own - other) < -1e-6 * abs(other):
+        return f"{own} against {other} of the prior-only run"
     return same(match[2], own, 4, 3) or same(match[3], other, 4, 3)
 
 
@@ -911,9 +912,9 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         _noise_free("infeasible"),
     ),
     (
-        r"The release (?:does not pay in this run: it )?(costs more|sheds more load) than the "
-        rf"prior-only baseline \(epsilon = 0\): {AMOUNT} against {AMOUNT} (?:\$/h|MW)",
-        _above_prior_only,
+        r"The release (?:does not pay in this run: it )?(costs more|costs less|sheds more load) "
+        rf"than the prior-only baseline \(epsilon = 0\): {AMOUNT} against {AMOUNT} (?:\$/h|MW)",
+        _against_prior_only,
     ),
     (
         r"The release does not pay in this run: it draws more balancing power than the prior-only "
@@ -1083,6 +1084,7 @@ JUDGED = frozenset(
         "noise-free-infeasible",
         "noise-free-feasible",
         "dearer-than-prior-only",
+        "cheaper-within-chance",
         "sheds-more-than-prior-only",
         "worse-than-prior-only",
         "more-balancing-than-prior-only",

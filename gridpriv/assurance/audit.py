@@ -33,7 +33,7 @@ CHECKS = {
     "coordinator": "orders that differ",
     "rounds": "numbers without noise",
     "stated": "",
-    "outputs": "change / declared",
+    "outputs": "change / proven bound",
     "distribution": "-log10 p-value",
     "independence": "agreement - 0.5",
     "public state": "values that differ",

@@ -1,12 +1,12 @@
 """Replay audit: the same run on adjacent demand, with every release frozen.
 
 An agent runs on D against a recorded network, and each release (private value, noisy output,
-declared sensitivity) is recorded on a tape. It then runs on D' against the same network, and each
+proven sensitivity) is recorded on a tape. It then runs on D' against the same network, and each
 release returns its output on D. Only the private values before noise may then differ. Five checks:
 
 calls      the same releases are made, in the same rounds, at the same sensitivity and scale:
            control flow and noise do not depend on the data;
-values     each private value changes by at most its declared sensitivity;
+values     each private value changes by at most its proven sensitivity;
 messages   all messages are the same: they are computed from releases alone;
 history    with D and D' exchanged after every release, each value is that of the present data:
            no private state outlives a release;
@@ -47,7 +47,7 @@ class Draw:
     output : array
         Released value.
     sensitivity : Sensitivity
-        As declared.
+        Proven.
     scale : float
         Of the noise, as declared.
     """
@@ -184,10 +184,10 @@ class Finding:
     check : str
         One of :data:`CHECKS`.
     measured, allowed : float
-        In the check's unit: for ``values`` the distance and the declared sensitivity; for the
+        In the check's unit: for ``values`` the distance and the proven sensitivity; for the
         rest a difference that must vanish.
     ratio : float
-        ``values``: distance over declared sensitivity.
+        ``values``: distance over proven sensitivity.
     """
 
     check: str
@@ -258,7 +258,7 @@ def _calls(pair: ReplayPair) -> Finding:
 
 
 def _values(pair: ReplayPair) -> Finding:
-    """Return the private value with the largest ratio of distance to declared sensitivity."""
+    """Return the private value with the largest ratio of distance to proven sensitivity."""
     findings = [Finding("values", pair.zone, pair.neighbour, 0.0, 0.0)]
     for a, b in pair.draws():
         norm, declared = a.sensitivity.norm, a.sensitivity.value

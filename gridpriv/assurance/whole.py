@@ -16,12 +16,12 @@ stated        beta of the run is that of its settings, on its base; the loss of 
               delta. That of a registered mechanism is not known, so only beta is compared.
 outputs       corner changes at tie buses change the released part of every zone's exact minimizer,
               at several penalties (the largest change depends on a bus's row), by at most the
-              declared sensitivity of output perturbation.
+              proven sensitivity of output perturbation.
 
 **Series**: one release for all steps. The demand of each bus follows a daily curve of its own.
 
 public state   statistics, number of coefficients, weights and the noise scale are equal;
-series         the statistics of all steps change by at most the declared sensitivity while one bus
+series         the statistics of all steps change by at most the proven sensitivity while one bus
                changes by beta in every step, with the signs that change the mean and every
                combination of coefficients most, and with random ones; every coordinate gets noise;
 public bytes   with that release frozen, the last step sends and publishes the same.
@@ -38,7 +38,7 @@ public bytes   with releases frozen, the estimate of every hour is equal.
 **Publication**: a protected case.
 
 public state   statistics and noise scale are equal on other demand;
-publish        the priced query changes by its declared sensitivity at most, at every corner of
+publish        the priced query changes by its proven sensitivity at most, at every corner of
                every box; draws and charges agree; secure statistics and prices charge the rounding
                of demand;
 public bytes   with every release frozen, the published case and its certificate are the same.
@@ -249,7 +249,7 @@ def budget_spent(releases: Mapping[Release, int], budget: Budget, delta: float) 
 
 
 def _outputs(prepared: Prepared, zone: int) -> Finding:
-    """Return the exact minimizer's largest change over its declared sensitivity, in both norms."""
+    """Return the exact minimizer's largest change over its proven sensitivity, in both norms."""
     problem, shared = prepared.problems[zone], prepared.shared[zone]
     adjacency, demand = _box(prepared), problem.program.zone.demand
     start, worst, where = problem.start(), 0.0, "-"

@@ -238,6 +238,11 @@ def _against_prior_only(document: Json) -> Iterator[tuple[str, Json]]:
         code = "dearer-than-prior-only" if priced else "sheds-more-than-prior-only"
         yield code, texts | {"verdict": verdict, "chance": chance}
     elif priced:
+        saving = prior - value
+        near = saving > 0.0 and differs(saving, prior) and saving <= CHANCE * abs(prior)
+        if near and on_relaxation(document):
+            costs_of = {"cost": amount(value, unit), "prior": amount(prior, unit)}
+            yield "cheaper-within-chance", costs_of | {"chance": CHANCE_TEXT}
         drawn, prior_only = physical["balancing_mw"] or 0.0, costs["prior_only_balancing_mw"] or 0.0
         if drawn - prior_only > negligible_mw(physical["load_mw"] or 0.0):
             values = {"balancing": amount(drawn, "MW"), "prior": amount(prior_only, "MW")}

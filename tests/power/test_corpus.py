@@ -153,6 +153,9 @@ VALUES = {
         "chance": " They differ by less than 0.25 %, so on the relaxation either may be the "
         "cheaper.",
     },
+    "cheaper-within-chance": {
+        "chance": "They differ by less than 0.25 %, so on the relaxation either may be the cheaper."
+    },
     "more-balancing-than-prior-only": {"saved": "3.3 % lower"},
     "costs-include": {
         "payment": " At 1000 $/MWh (--balancing-price), that power is worth 437.00 $/h "

@@ -148,6 +148,20 @@ def test_costs_within_the_effect_of_rounds_are_reported_as_close(private):
         assert "either" not in " ".join(map(str, messages(central)))
 
 
+@pytest.mark.parametrize("converged", [True, False])
+@pytest.mark.parametrize(
+    ("cost", "near"), [(8090.6, True), (8075.0, True), (8070.0, False), (8090.7, False)]
+)
+def test_a_saving_within_the_effect_of_rounds_is_reported_as_close(private, cost, near, converged):
+    document = changed(private, physical={"cost": cost}, costs={"prior_only_cost": 8090.7})
+    document["final"]["ac_rounds"]["converged"] = converged
+    texts = [str(m) for m in messages(document) if "either may be the cheaper" in str(m)]
+    assert len(texts) == (near and not converged)
+    assert all(
+        "costs less than" in text and f"{cost:.2f} against 8090.70" in text for text in texts
+    )
+
+
 def test_a_run_without_a_dispatch_is_worse_than_one_with(private):
     document = changed(private, physical={"cost": None, "status": "infeasible"})
     assert "worse-than-prior-only" in codes(document)
