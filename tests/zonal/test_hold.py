@@ -125,7 +125,7 @@ def test_every_zone_s_band_is_stated_with_its_probability() -> None:
     assert "zone 1: 2 MW, 0.001;" in text["hold"]
     assert "zone 2: 23.8 MW, 0.2" in text["hold"]
     assert "zone 3" not in text["hold"] and "3" in text["hold-empty"]
-    assert "With losses this covers an error of 23.8 MW" in text["hold-short"]
+    assert "With losses, this covers an error of 23.8 MW" in text["hold-short"]
     many = [{"zone": str(k), "band_mw": 1.0 + k, "probability": 0.001} for k in range(40)]
     ((_, values),) = hold_messages(many)
     assert values["bands"].startswith("40 zones: 1 to 40 MW")
