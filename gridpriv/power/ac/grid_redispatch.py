@@ -709,6 +709,28 @@ def _after_emergency(
         yield redispatch
 
 
+def _last(search: _RedispatchSearch, outcomes: Outcomes, first: GridRedispatch) -> GridRedispatch:
+    """Return the best outcome after the last searches, which begin from the best one known.
+
+    Zones with shed load request tie flows, then all zones move towards outcomes that shed less. If
+    only the cost is high, they take damped steps. No generator stays beyond its limits.
+    """
+    if outcomes.best.status != "infeasible" and search.shedding(outcomes.best):
+        for _ in range(MOST_REQUESTS):
+            before = outcomes.best
+            if not search.is_settled(before):
+                outcomes = search.collected(outcomes, _requested(search, before, replan=True))
+            if outcomes.best is before:
+                break
+        for other in outcomes.near:
+            outcomes = search.collected(outcomes, _moved(search, outcomes.best, other))
+    for free in (True, False):
+        if search.exceeds_cost(outcomes.best, first):
+            damped = _damped(search, first if free else outcomes.best, free=free)
+            outcomes = search.collected(outcomes, damped)
+    return search.better(outcomes.best, *_after_emergency(search, outcomes.best))
+
+
 def redispatch_grid(
     case: Case,
     zones: Sequence[Zone],
@@ -781,21 +803,7 @@ def redispatch_grid(
         known = replanned if best.status == "infeasible" else best
         if planned or not new.severity > RESTART_FACTOR * known.severity > RESTART_FACTOR**2:
             outcomes = search.collected(outcomes, _replanned(search, start, new))
-    if outcomes.best.status != "infeasible" and search.shedding(outcomes.best):
-        for _ in range(MOST_REQUESTS):
-            before = outcomes.best
-            if not search.is_settled(before):
-                outcomes = search.collected(outcomes, _requested(search, before, replan=True))
-            if outcomes.best is before:
-                break
-        for other in outcomes.near:
-            outcomes = search.collected(outcomes, _moved(search, outcomes.best, other))
-    for free in (True, False):
-        if search.exceeds_cost(outcomes.best, first):
-            damped = _damped(search, first if free else outcomes.best, free=free)
-            outcomes = search.collected(outcomes, damped)
-    # a search that ends early leaves no generator beyond its limits either
-    return search.better(outcomes.best, *_after_emergency(search, outcomes.best))
+    return _last(search, outcomes, first)
 
 
 def joint_dispatch(case: Case, zones: Sequence[Zone], plans: Sequence[ZonePlan]) -> Dispatch:
