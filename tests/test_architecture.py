@@ -1,4 +1,4 @@
-"""Imports go down only, without cycles; imports inside functions are included."""
+"""Imports go down only, without cycles, those inside functions included; lengths have limits."""
 
 from __future__ import annotations
 
@@ -138,3 +138,25 @@ def test_the_reader_of_imports_sees_every_kind(tmp_path):
         "study",
     }
     assert named(path) == {"gridpriv.report.network"}
+
+
+LONGEST = {ast.FunctionDef: 50, ast.ClassDef: 150}
+
+
+def test_no_function_has_more_than_50_lines_of_code_and_no_class_more_than_150():
+    """Docstrings, comments and blank lines do not count."""
+    too_long = []
+    for name, path in MODULES.items():
+        lines = path.read_text(encoding="utf-8").splitlines()
+        texts = [node for node in nodes(path) if isinstance(node, ast.Expr)]
+        texts = [node for node in texts if isinstance(node.value, ast.Constant)]
+        said = {line for node in texts for line in range(node.lineno, node.end_lineno + 1)}
+        code = [
+            number not in said and bool(line.strip()) and not line.strip().startswith("#")
+            for number, line in enumerate(lines, 1)
+        ]
+        for node in nodes(path):
+            most = LONGEST.get(type(node))
+            if most and (length := sum(code[node.lineno - 1 : node.end_lineno])) > most:
+                too_long.append(f"{name}.{node.name}: {length}")
+    assert not too_long
