@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 from tanks import Tank, rules
@@ -26,9 +27,9 @@ def agent(kept, charged):
 def test_a_stored_value_is_used_again_without_a_charge(tmp_path):
     store, charged = KeptReleases(tmp_path / "kept", "grid", (KEY,)), Counter[Release]()
     assert not store.complete
-    first = agent(store.begun(), charged).disclose()
+    first = agent(replace(store, reuses=store.complete), charged).disclose()
     assert store.complete and charged.total() == 1
-    again = agent(store.begun(), charged)
+    again = agent(replace(store, reuses=store.complete), charged)
     assert again.disclose() == first
     assert charged.total() == 1
     assert sum(again.drawn().values()) == 1
@@ -38,5 +39,5 @@ def test_values_of_some_owners_only_are_drawn_again(tmp_path):
     store, charged = KeptReleases(tmp_path / "kept", "grid", (KEY, KEY + 1)), Counter[Release]()
     for number in (1, 2):
         assert not store.complete
-        agent(store.begun(), charged).disclose()
+        agent(replace(store, reuses=store.complete), charged).disclose()
         assert charged.total() == number
