@@ -145,8 +145,8 @@ def _print_audit(document: Json, *, on_ac: bool = False) -> None:
     output.say(
         "observed: what the adversary sees; secure: the release under secure noise;\n"
         "nominal: epsilon according to the settings; cert.: certified epsilon, as charged;\n"
-        "measured: lower bound of epsilon; power: least true epsilon that this number of runs\n"
-        f"detects as above the nominal one with a probability of {100 * POWER:g} %."
+        "measured: lower bound of epsilon; detectable: least epsilon above nominal that so many\n"
+        f"runs detect with probability {100 * POWER:g} % (randomized response; others need more)."
     )
     output.say(f"Verdict: {document['verdict']}.")
 

@@ -92,8 +92,8 @@ class Publishing(Part):
     fidelity: str | None = choice(
         None,
         ("cost",),
-        "cost (the only choice): release also the sum of demand times public prices, at 30 % of "
-        "the total epsilon; the optimal cost is then near the true one",
+        "cost: release also the sum of demand times public prices, at 30 % of the total epsilon; "
+        "with --release bus or tree, the optimal cost is nearer the true one",
         unset="none",
     )
     scenarios: int = count(

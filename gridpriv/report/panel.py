@@ -28,6 +28,10 @@ from gridpriv.zonal.summary import (
     series_summary,
 )
 
+FRESH_NOISE = (
+    "Noise in every round prevents convergence. At a total epsilon, more rounds mean more noise in "
+    "each. "
+)
 STATES = {"feasible": "good", "marginal": "warn", "infeasible": "bad"}
 
 
@@ -269,6 +273,12 @@ class Panel:
         ]
 
     @cached_property
+    def fresh(self) -> pd.Series:
+        """True for each of the late runs that draws noise in every round or update."""
+        late = self.late
+        return ~late.budget.isin(NO_BUDGET) & (late.get("noise_schedule") != "once")
+
+    @cached_property
     def ranked(self) -> pd.DataFrame:
         """The rows of methods with all runs finished and AC-feasible, in order."""
         if self.metric is None:
@@ -437,6 +447,7 @@ def panel_messages(panel: Panel) -> Iterator[Message]:
             kind="noise-free" if panel.budget in NO_BUDGET else "noisy",
             residual=number_text(worst.consensus_residual),
             tolerance=f"{CONVERGED_RESIDUAL:g}",
+            cause=FRESH_NOISE if panel.fresh.any() else "",
             worst=quoted(worst.series),
             at=at(worst),
         )
@@ -553,8 +564,7 @@ def next_steps(panel: Panel, messages: Sequence[Message]) -> Iterator[Message]:
         return
     if codes & {"not-distinguishable", "one-seed"} and panel.budget not in NO_BUDGET:
         yield message("next-seeds", {"seeds": max(2 * int(panel.compared.seeds.max()), 5)})
-    late = panel.late
-    fresh = ~late.budget.isin(NO_BUDGET) & (late.get("noise_schedule") != "once")
+    fresh = panel.fresh
     once = ~panel.rows.budget.isin(NO_BUDGET) & (panel.rows.get("noise_schedule") == "once")
     conditions = {
         "next-once": fresh.any() and not once.any(),

@@ -277,8 +277,8 @@ def failed(subject: Subject) -> Section | None:
         notes.append(message("failed", {"failed": len(study.failed), "runs": len(study.runs)}))
     if interrupted is not None:
         notes.append(interrupted)
-    title = "Failed runs and notes" if notes else "Runs that did not converge"
-    return Section(title, tuple(notes), tables=subject.tables_named("not_converged"))
+    tables = subject.tables_named("not_converged")
+    return Section("Runs that did not converge or failed", tuple(notes), tables=tables)
 
 
 def provenance(subject: Subject) -> Section:

@@ -43,7 +43,7 @@ def _epsilon_or_infinite(name: str, value: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Forecasting(Part):
-    """Forecast of every zone's demand, and its noise."""
+    """Forecast of zones' demand, and its noise."""
 
     total: float = number(
         0.2, "total epsilon (pure DP) of a zone's releases; inf: no noise", _epsilon_or_infinite
@@ -58,13 +58,14 @@ class Forecasting(Part):
         Privacy,
         "noise",
         "simulated",
-        help="source of the noise: simulated (repeatable, no privacy) or secure (system entropy)",
+        help="source of the noise: simulated (repeatable, no privacy) or secure (entropy of the "
+        "operating system)",
     )
     model: str = choice("linear", ("linear", "network"), "linear model or neural network")
     steps: int = count(DAY, "steps ahead", most=MOST_STEPS)
     test_steps: int = count(
         0,
-        "number of last steps held out and compared with the forecast; for the data owner only",
+        "number of last steps held out to test the forecast; for the data owner only",
         least=0,
     )
     seed: int | None = count(None, "seed of simulated noise", least=0, unset="drawn and printed")

@@ -52,8 +52,8 @@ RULE = (
     "The recommendation has the fewest scenarios that are not AC-feasible. Among equal ones it has "
     "the lowest median cost over the AC optimum of the same scenario, then the lowest expected "
     "error. "
-    f"Differences below {LEVEL} of the cost do not count. Without costs, load shedding and then "
-    "balancing power replace cost."
+    f"Differences below {LEVEL} of the cost do not count, nor does balancing power. Without costs, "
+    "load shedding and then balancing power replace cost."
 )
 """Order in which methods are recommended."""
 

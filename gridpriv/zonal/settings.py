@@ -578,17 +578,15 @@ VIEW = partial(
 
 @dataclass(frozen=True, kw_only=True)
 class FlowBased(Part):
-    """Demand sets margins, domain, payments and AC PTDFs, not DC PTDFs.
+    """Demand sets margins, domain, payments, AC PTDFs, and DC PTDFs of zones without generators.
 
-    A zone's net position changes by its generators, in proportion to capacity (GSK). Margins (RAM)
-    are the active flow that a rating allows at unchanged reactive flow, less that of the AC optimum
-    for this demand, without a reliability margin (FRM).
+    A zone's net position changes by its generators, in proportion to capacity, or else by its
+    demand (GSK). Margins (RAM) are the active flow that a rating allows at unchanged reactive flow,
+    less that of the AC optimum for this demand, without a reliability margin (FRM).
     """
 
     view: str = VIEW()
-    ptdf: FlowModel = choice(
-        "dc", ("dc", "ac"), "power flow of the PTDFs: linearized (dc), or AC (ac)"
-    )
+    ptdf: FlowModel = choice("dc", ("dc", "ac"), "power flow of the PTDFs: linearized or AC")
     threshold: float = number(
         5.0,
         "list only branches with a zone-to-zone PTDF of at least X %; the domain has all",

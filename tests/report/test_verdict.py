@@ -242,7 +242,8 @@ def test_a_study_that_has_not_converged_says_what_helps(schedule: str, step: str
         noise_free(8000.0),
         method("a", [8100.0, 8120.0], consensus_residual=0.5, noise_schedule=schedule),
     )
-    assert "not-converged" in codes(study)
+    (text,) = texts_of(study, "not-converged")
+    assert ("more rounds mean more noise in each" in text) == (schedule == "round")
     assert codes(study) & {"next-once", "next-rounds"} == {step}
     late = made(noise_free(8000.0, consensus_residual=0.5), method("a", [8100.0, 8120.0]))
     assert "noise-free-not-converged" in codes(late) and "not-converged" not in codes(late)
