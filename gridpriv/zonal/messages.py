@@ -228,9 +228,10 @@ def _against_prior_only(document: Json) -> Iterator[tuple[str, Json]]:
     unit = "$/h" if priced else "MW"
     kind = "cost" if priced else "shed_mw"
     value, prior = physical[kind], costs[f"prior_only_{kind}"]
+    rounding = negligible_mw(physical["load_mw"] or 0.0)
     if value is None:
         yield "worse-than-prior-only", {}
-    elif value > prior and differs(value - prior, prior, unit):
+    elif value > prior and differs(value - prior, prior, unit) and (priced or value > rounding):
         texts = {"cost": amount(value, unit), "prior": amount(prior, unit)}
         near = on_relaxation(document) and value <= prior + CHANCE * abs(prior)
         verdict = f"The release {'costs' if near else 'does not pay in this run: it costs'}"
@@ -244,7 +245,7 @@ def _against_prior_only(document: Json) -> Iterator[tuple[str, Json]]:
             costs_of = {"cost": amount(value, unit), "prior": amount(prior, unit)}
             yield "cheaper-within-chance", costs_of | {"chance": CHANCE_TEXT}
         drawn, prior_only = physical["balancing_mw"] or 0.0, costs["prior_only_balancing_mw"] or 0.0
-        if drawn - prior_only > negligible_mw(physical["load_mw"] or 0.0):
+        if drawn - prior_only > rounding:
             values = {"balancing": amount(drawn, "MW"), "prior": amount(prior_only, "MW")}
             percent = percent_of(prior - value, prior)
             saved = f"{percent} lower" if percent else "the same"

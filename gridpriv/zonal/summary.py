@@ -145,14 +145,17 @@ def _power(physical: Json, costs: Json) -> list[list[object]]:
     """Return the rows of power and AC feasibility, of the baselines too."""
     failed = bool(physical["failure"])
     shedding = "load shedding of zones' plans" if failed else "load shedding"
+    rounding = negligible_mw(physical["load_mw"] or 0.0)
+    shed = physical["shed_mw"] if (physical["shed_mw"] or 0.0) > rounding else None
     islands = bool(costs.get("island_mw"))
     causes = {
         key: (name, note if islands or key != "unavoidable_mw" else "")
         for key, (name, note) in CAUSES.items()
+        if shed and costs.get(key)
     }
     power = [
-        (shedding, physical["shed_mw"], ""),
-        *((name, costs[key], note) for key, (name, note) in causes.items() if costs.get(key)),
+        (shedding, shed, ""),
+        *((name, costs[key], note) for key, (name, note) in causes.items()),
         ("curtailed generation", physical["curtailed_mw"], ""),
         ("losses", physical["losses_mw"], ""),
     ]
@@ -162,7 +165,7 @@ def _power(physical: Json, costs: Json) -> list[list[object]]:
     for baseline in ("noise_free", "prior_only"):
         shed = costs.get(f"{baseline}_shed_mw")
         name = baseline.replace("_", "-")
-        if shed and shed > 0.0:
+        if shed and shed > rounding:
             rows.append([f"load shedding, {name}", amount(shed, "MW"), "MW", ""])
         status = costs.get(f"{baseline}_status")
         if status not in (None, "feasible"):

@@ -587,7 +587,9 @@ def test_balancing_power_is_next_to_the_cost_of_privacy_with_its_value(private):
 
 @pytest.mark.parametrize("island_mw", [0.0, 3.0])
 def test_islands_are_named_where_there_are_some(private, island_mw):
-    document = changed(private, costs={"island_mw": island_mw, "unavoidable_mw": 5.0})
+    shed = {"shed_mw": 5.0 + island_mw}
+    costs = {"island_mw": island_mw, "unavoidable_mw": 5.0}
+    document = changed(private, physical=shed, costs=costs)
     notes_of = {str(name).strip(): note for name, _, _, note in results(document)}
     assert notes_of["in the AC optimum"] == ("beyond islands" if island_mw else "")
     assert ("on de-energized islands" in notes_of) == bool(island_mw)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,7 @@ from gridpriv.power.ac.zone_redispatch import operating_unit, plan_zone, tie_bra
 from gridpriv.power.objective import Service
 from gridpriv.power.zone import make_network, make_zones
 from gridpriv.zonal.documents import ResShed
+from gridpriv.zonal.messages import messages
 from gridpriv.zonal.physical import Reference, cost_of_privacy, shed_causes, verdict
 from gridpriv.zonal.settings import make_settings
 from gridpriv.zonal.summary import CAUSES, line, summary_table
@@ -569,3 +570,19 @@ def test_the_number_of_power_flows_has_a_limit(monkeypatch):
     redispatch = ac_run("case57", 4, **settings).redispatch
     assert len(flows) <= 2 + 1 + home.MOST_CUTS
     assert (redispatch.state.pg <= redispatch.state.case.pmax + 1e-4).all()
+
+
+@pytest.mark.parametrize(("shed_mw", "shown"), [(0.0075, 0), (7.5, 4)])
+def test_rounding_is_not_printed_as_load_shedding(case14, zones14, shed_mw, shown):
+    """The verdict on 0.0075 MW of 259 MW is "no load shedding"."""
+    result = run(case14, zones14, make_settings(objective="losses", seed=0))
+    unknown = dict.fromkeys((item.name for item in fields(Reference)), None)
+    shed = {"noise_free_shed_mw": 0.6 * shed_mw, "prior_only_shed_mw": 0.0, "least_shed_mw": 0.0}
+    document = replace(result, reference=Reference(**unknown | shed)).as_dict()
+    physical, costs = document["final"]["physical"], document["final"]["cost_of_privacy"]
+    physical["shed_mw"] = shed_mw
+    costs |= {"coordination_mw": 0.6 * shed_mw, "noise_mw": 0.4 * shed_mw}
+    rows = [row[0] for row in summary_table(document)[2]]
+    assert sum("load shedding" in name or "due to" in name for name in rows) == shown
+    codes = [item.code for item in messages(document)]
+    assert ("sheds-more-than-prior-only" in codes) == bool(shown)

@@ -76,7 +76,7 @@ MOST_PASSES = 20
 """Number of separate replans of each zone."""
 UNDO_FACTOR = 20.0
 """A separate replan above this many times the least severity (MW, at least 1) is undone."""
-LEAST_OUTCOMES, MOST_BUSES = 12, 200_000
+LEAST_OUTCOMES, MOST_BUSES = 10, 200_000
 """Largest number of outcomes, and of them times the number of buses: searches end there."""
 LEAST_GAIN = 0.0025
 """Share of shed load. Where it could fall by less at best, zones search for no other outcomes."""
