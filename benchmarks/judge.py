@@ -1015,7 +1015,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         r"Add rounds \(--rounds\)(?: or a larger --penalty)?|A smaller tolerance lowers it|"
         r"Noise drawn in every round prevents convergence: draw it once .*|"
         r"--acceleration anderson runs ADMM|With convex costs, --objective cost does|"
-        r"These figures are of one draw of the noise: gridpriv compare gives intervals over seeds|"
+        r"Other noise gives other figures: gridpriv compare gives intervals over seeds|"
         r"^The noise exceeds the forecast: .*$|^Raise --total, .*$|"
         r"^Released: .*$|^Protected: .*$|^Only \S+ demand is protected.*$|"
         r"^The certificate covers changes at power factors .*$|"

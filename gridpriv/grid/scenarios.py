@@ -187,11 +187,13 @@ def read_forecast(path: Path, case: Case, step: str) -> tuple[Floats, Floats]:
     rows = CsvRows(path, "forecast", (FORECAST, ()))
     means: dict[str, Floats] = {}
     spreads = np.zeros(case.n_bus)
+    first_line: dict[str, dict[str, int]] = {}
     for row in rows:
         here = means.setdefault(row["step"], np.full((2, case.n_bus), np.nan))
-        index, _ = row.bus(case)
-        for k, name in enumerate(DEMANDS):
-            here[k, index] = row.number(name) / case.base_mva
+        index, number = row.bus(case)
+        lines = first_line.setdefault(row["step"], {})
+        row.once(lines, str(number), f"step {row['step']}: bus")
+        _add(row, case, here)
         if not step or row["step"] == step:
             # a share of a mean, which may be small relative to the noise
             spread = row.number("zone_spread", MOST_SHARE)

@@ -153,8 +153,10 @@ class RunFolder:
         """Return the random identity of the next attempt at a run, or of the one that stored."""
         folder = self.store.folder
         place = read_sealed(_unfinished(folder)) if self.store.public else self.store.manifest
+        if "run_id" not in place:
+            raise InputError(f"{folder} was begun by an older gridpriv: name another folder")
         attempt = times_noted(folder, _drawn(number)) + (not stored)
-        return f"{place.get('run_id')}-{attempt}"
+        return f"{place['run_id']}-{attempt}"
 
     def resumption(self, ledger: str) -> str:
         """Return the effect of the same command with ``--resume``, as the end of a sentence."""

@@ -12,7 +12,7 @@ from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case
 from gridpriv.grid.chronology import with_storage
 from gridpriv.grid.pandapower import case_from_pandapower
-from gridpriv.grid.scenarios import override_demand, read_demand_series
+from gridpriv.grid.scenarios import override_demand, read_demand_series, read_forecast
 
 pandapower = pytest.importorskip("pandapower")
 
@@ -64,3 +64,12 @@ def test_a_storage_at_a_joined_bus_is_at_the_bus_of_the_case(case: Case, tmp_pat
     path = write(tmp_path / "storage.csv", "name,bus,p_mw,energy_mwh\nbattery,7,2,4\n")
     grown, (storage,) = with_storage(case, path)
     assert grown.bus_id[grown.gen_bus[storage.gen]] == 1
+
+
+def test_a_forecast_of_joined_buses_is_the_sum_of_their_rows(case: Case, tmp_path: Path) -> None:
+    head = "step,bus,pd_mw,qd_mvar,pd_std_mw,qd_std_mvar,zone_spread\n"
+    rows = "1,1,2,0.5,0.1,0.1,0.1\n1,7,3,0.5,0.1,0.1,0.1\n"
+    mean, _ = read_forecast(write(tmp_path / "ahead.csv", head + rows), case, "1")
+    assert mean[:, case.index_of[1]] * case.base_mva == pytest.approx([5.0, 1.0])
+    with pytest.raises(InputError, match="bus"):
+        read_forecast(write(tmp_path / "twice.csv", head + rows + rows), case, "1")

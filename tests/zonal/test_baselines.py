@@ -560,7 +560,7 @@ def test_the_prior_only_balancing_power_follows_the_saving_that_leaves_it_out(pr
 def test_a_noisy_run_says_next_to_its_figures_that_they_are_of_one_draw(private, capsys):
     summarise(private)
     _, _, rest = capsys.readouterr().out.partition("highest voltage")
-    assert "These figures are of one draw of the noise" in rest.splitlines()[2]
+    assert "Other noise gives other figures" in rest.splitlines()[2]
     quiet = changed(private, settings={"release": "nothing"})
     summarise(quiet)
     assert "one draw" not in capsys.readouterr().out

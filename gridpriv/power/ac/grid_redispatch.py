@@ -77,9 +77,10 @@ MOST_PASSES = 20
 UNDO_FACTOR = 20.0
 """A separate replan above this many times the least severity (MW, at least 1) is undone."""
 LEAST_OUTCOMES, MOST_BUSES = 10, 200_000
-"""Largest number of outcomes, and of them times the number of buses: searches end there."""
-LEAST_GAIN = 0.0025
-"""Share of shed load. Where it could fall by less at best, zones search for no other outcomes."""
+"""The number of outcomes is at most ``MOST_BUSES`` over the number of buses, or the former."""
+LEAST_GAIN, AVOIDABLE_LOSSES = 0.005, 0.01
+"""Share of shed load. Where it could fall by less, zones do not plan for other outcomes. Share of
+losses that another outcome is assumed to avoid."""
 SHARE_RESTARTED = 0.1
 """Share of the zones up to which only those with shed load or a violation restart."""
 DAMPED, MOST_IDLE_DAMPED = 0.5, 2
@@ -486,14 +487,16 @@ class _RedispatchSearch:
     def is_settled(self, redispatch: GridRedispatch) -> bool:
         """Return True for a feasible outcome that sheds nothing, or that hardly any can improve.
 
-        Load shedding could fall by unused generation, and by the losses of balancing power.
+        Load shedding could fall by unused and curtailed generation, and by a share of losses.
         """
         state = redispatch.state
         if state is None or redispatch.status == "infeasible":
             return False
         unused = np.maximum(self.case.pmax - state.pg, 0.0)[~state.deenergized[self.case.gen_bus]]
-        gain = self.case.base_mva * unused.sum() + BALANCING_SEVERITY * _balancing_mw(state)
-        return not self.shedding(redispatch) or bool(gain <= LEAST_GAIN * state.shed_mw)
+        gain = self.case.base_mva * unused.sum() + state.curtailed_mw
+        gain += AVOIDABLE_LOSSES * state.losses_mw + BALANCING_SEVERITY * _balancing_mw(state)
+        most = LEAST_GAIN * (state.shed_mw - state.deenergized_mw)
+        return not self.shedding(redispatch) or bool(gain <= most)
 
     def exceeds_cost(self, best: GridRedispatch, first: GridRedispatch) -> bool:
         """Return True for a feasible outcome without shedding that costs clearly too much."""
@@ -713,7 +716,8 @@ def _last(search: _RedispatchSearch, outcomes: Outcomes, first: GridRedispatch) 
     """Return the best outcome after the last searches, which begin from the best one known.
 
     Zones with shed load request tie flows, then all zones move towards outcomes that shed less. If
-    only the cost is high, they take damped steps. No generator stays beyond its limits.
+    only the cost is high, they take damped steps. Emergency load shedding and curtailment follow
+    where a generator is beyond its limits.
     """
     if outcomes.best.status != "infeasible" and search.shedding(outcomes.best):
         for _ in range(MOST_REQUESTS):
@@ -750,7 +754,7 @@ def redispatch_grid(
     Then they move towards the infeasible outcomes of the least severity. Where only the cost is
     high, all zones take damped steps together, from their first plans and from the best outcome.
     The best outcome has the least severity, including excessive balancing power
-    (``BALANCING_SEVERITY``), then the least cost with balancing power. Zones search no further
+    (``BALANCING_SEVERITY``), then the least cost with balancing power. Zones replan no further
     where load shedding could hardly fall (``LEAST_GAIN``), or after a number of outcomes
     (``MOST_BUSES``).
 
