@@ -168,11 +168,11 @@ def zone_prior(zone: Zone, expected: PublicDemand) -> Prior:
     """
     loads = zone.network.case.load_buses[zone.own]
     mean, spread = expected.mean[:, zone.own], expected.spread_of(zone.own[loads])
-    typical = np.abs(expected.mean).mean(axis=1)
+    typical = np.abs(expected.mean[:, zone.network.case.load_buses]).mean(axis=1)
     typical = LEAST_SHARE * np.where(typical > 0, typical, typical[0])
     if not typical.any():
         typical = np.full(2, 1.0 / spread)
-    size = np.maximum(np.abs(mean).sum(axis=1), typical * len(zone.own))
+    size = np.maximum(np.abs(mean).sum(axis=1), typical * max(loads.sum(), 1))
     return Prior(mean.ravel(), spread * size, *zone_range(zone), loads)
 
 

@@ -163,10 +163,9 @@ def _power(physical: Json, costs: Json) -> list[list[object]]:
         [name, amount(value, "MW"), "MW", note] for name, value, note in power
     ]
     for baseline in ("noise_free", "prior_only"):
-        shed = costs.get(f"{baseline}_shed_mw")
-        name = baseline.replace("_", "-")
-        if shed and shed > rounding:
-            rows.append([f"load shedding, {name}", amount(shed, "MW"), "MW", ""])
+        name, other = baseline.replace("_", "-"), costs.get(f"{baseline}_shed_mw") or 0.0
+        if other > rounding:
+            rows.append([f"load shedding, {name}", amount(other, "MW"), "MW", ""])
         status = costs.get(f"{baseline}_status")
         if status not in (None, "feasible"):
             rows.append([f"AC-feasible, {name}", FEASIBILITY[status], "", ""])

@@ -258,6 +258,22 @@ def test_a_stored_release_needs_its_charge_in_the_ledger(
     assert ledger.read_bytes() == newer
 
 
+def test_a_stored_release_of_an_older_version_is_refused_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its folder has no identity of the run; the ledger and the stored release are not to blame."""
+    out = tmp_path / "out"
+    words = (*RUN, "--noise", "secure", "--out", str(out), "--quiet")
+    assert run_in_child(words, "redispatch 1", tmp_path / "draws") == KILLED
+    manifest = read_sealed(out / "manifest.json")
+    del manifest["run_id"]
+    (out / "manifest.json").write_text(sealed(manifest))
+    stored = files_in(out)
+    assert main([*words, "--resume"]) == 2
+    assert "was begun by an older gridpriv" in " ".join(capsys.readouterr().err.split())
+    assert files_in(out) == stored
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_series_needs_all_charges_of_its_stored_releases_in_the_ledger(
     stream: bool,
