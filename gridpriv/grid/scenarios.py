@@ -212,7 +212,7 @@ def read_forecast(path: Path, case: Case, step: str) -> tuple[Floats, Floats]:
             f"with --public-demand {path}@{next(iter(means))}."
         )
     every = np.stack(list(means.values()))
-    mean, totals = every.mean(axis=0), every[:, 0].sum(axis=1)
+    mean, totals = every.mean(axis=0), np.nansum(every[:, 0], axis=1)  # no rows: star points
     return mean, np.hypot(spreads, totals.std() / max(abs(totals.mean()), 1e-12))
 
 

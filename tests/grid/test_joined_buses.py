@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gridpriv.core.errors import InputError
+from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.grid.case import Case
 from gridpriv.grid.chronology import with_storage
 from gridpriv.grid.pandapower import case_from_pandapower
@@ -73,3 +73,14 @@ def test_a_forecast_of_joined_buses_is_the_sum_of_their_rows(case: Case, tmp_pat
     assert mean[:, case.index_of[1]] * case.base_mva == pytest.approx([5.0, 1.0])
     with pytest.raises(InputError, match="bus"):
         read_forecast(write(tmp_path / "twice.csv", head + rows + rows), case, "1")
+
+
+def test_a_bus_without_rows_leaves_the_spread_of_a_forecast_finite(
+    case: Case, tmp_path: Path
+) -> None:
+    """A star point has none; 2 and 4 MW are 3 MW with a standard deviation of a third."""
+    text = "step,bus,pd_mw,qd_mvar,pd_std_mw,qd_std_mvar,zone_spread\n"
+    text += "1,1,2,0,0.1,0.1,0.001\n2,1,4,0,0.1,0.1,0.001\n"
+    with pytest.warns(GridprivWarning, match="2 steps"):
+        _, spread = read_forecast(write(tmp_path / "ahead.csv", text), case, "")
+    assert spread == pytest.approx(1.0 / 3.0, rel=1e-4)
