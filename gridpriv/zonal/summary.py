@@ -151,7 +151,7 @@ def _power(physical: Json, costs: Json) -> list[list[object]]:
     causes = {
         key: (name, note if islands or key != "unavoidable_mw" else "")
         for key, (name, note) in CAUSES.items()
-        if shed and costs.get(key)
+        if shed and (costs.get(key) or 0.0) > rounding
     }
     power = [
         (shedding, shed, ""),

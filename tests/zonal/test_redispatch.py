@@ -584,5 +584,8 @@ def test_rounding_is_not_printed_as_load_shedding(case14, zones14, shed_mw, show
     costs |= {"coordination_mw": 0.6 * shed_mw, "noise_mw": 0.4 * shed_mw}
     rows = [row[0] for row in summary_table(document)[2]]
     assert sum("load shedding" in name or "due to" in name for name in rows) == shown
+    costs["coordination_mw"] = 0.00004
+    rows = [row[0].strip() for row in summary_table(document)[2]]
+    assert "due to coordination" not in rows
     codes = [item.code for item in messages(document)]
     assert ("sheds-more-than-prior-only" in codes) == bool(shown)
