@@ -279,7 +279,7 @@ def _write(
     files = {
         path.name: matpower_text(published, header, contents.served.optimum.state.qg, rounded=True)
     }
-    notes = _group_notes(published)
+    notes = [*_group_notes(published), *_bus_notes(published)]
     if chosen.scenarios:
         name = f"{path.stem}.scenarios.csv"
         scenarios = copy.scenarios(chosen.scenarios) if isinstance(copy, ProtectedCase) else ()
@@ -326,6 +326,20 @@ def _group_notes(case: Case) -> list[str]:
         for kind in ("area", "zone")
         if (numbers := group_numbers(case.groups.get(kind, ())))
     ]
+
+
+def _bus_notes(case: Case) -> list[str]:
+    """Return the buses that closed switches join, and those without load, by their numbers."""
+    from gridpriv.grid.convert import bus_numbers, bus_shift
+
+    shift, notes = bus_shift(case), []
+    if joined := case.names.joined:
+        parts = (f"{own + shift} is part of bus {bus + shift}" for own, bus in joined.items())
+        notes.append(worded("publish-joined", parts=", ".join(parts)))
+    if not case.load_buses.all():
+        numbers = ", ".join(map(str, bus_numbers(case)[~case.load_buses]))
+        notes.append(worded("publish-auxiliary", buses=numbers))
+    return notes
 
 
 def _demands(column: str, names: Iterable[str], served: Iterable[Served]) -> str:

@@ -434,8 +434,9 @@ KEYS = ("format", "name", "base_mva", *WHOLE, *REAL, *OPEN, "reference", *MASKS,
 
 
 def public_network(case: Case) -> Case:
-    """Return a case without demand, solved state and coordinates."""
-    changes: dict[str, Any] = {"xy": None, "groups": {}, "names": SourceNames()}
+    """Return a case without demand, solved state, coordinates and names of elements."""
+    names = SourceNames(joined=case.names.joined)  # files name these buses, too
+    changes: dict[str, Any] = {"xy": None, "groups": {}, "names": names}
     for name, value in STATE.items():
         changes[name] = np.full(len(getattr(case, name)), value)
     return replace(case, **changes)

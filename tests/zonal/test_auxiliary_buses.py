@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gridpriv import make_settings, run
+from gridpriv import load_case, make_settings, run
+from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case, network_text, read_network
 from gridpriv.grid.pandapower import case_from_pandapower
@@ -107,6 +108,24 @@ def test_a_published_case_has_no_demand_there(case: Case, release: str) -> None:
     np.testing.assert_allclose(variances[4:], 0.0, atol=1e-15)
     _, of_a_bus = published.contents.errors
     assert of_a_bus == pytest.approx(np.sqrt(variances[:4].mean()))
+
+
+def test_a_publication_reads_joined_buses_and_states_how_its_file_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MATPOWER counts from 1: buses 3 and 4 of the net are bus 4 of the file, 5 and 6 are 6, 7."""
+    monkeypatch.chdir(tmp_path)
+    pandapower.to_json(net_of_three_voltages(), "net.json")
+    rows = "".join(f"{bus},3,1\n" for bus in range(5))
+    Path("usual.csv").write_text(f"bus,pd_mw,qd_mvar\n{rows}", encoding="utf-8")
+    words = ["--public-demand", "usual.csv", "--seed", "1", "--scenarios", "1"]
+    assert main(["publish", "net.json", *words, "--out", "own.m"]) == 0
+    sheet = " ".join(Path("own.datasheet.md").read_text(encoding="utf-8").split())
+    assert "5 is part of bus 4." in sheet
+    assert "6, 7 are star points or open line ends" in sheet
+    case = load_case("own.m")
+    assert case.bus_id.tolist() == [1, 2, 3, 4, 6, 7]
+    assert case.pd[3] == pytest.approx(2.0 * case.pd[1], rel=1e-5)
 
 
 @pytest.mark.parametrize("norm", [1, 2, "box"])
