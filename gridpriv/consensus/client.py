@@ -108,6 +108,8 @@ class ZoneClient:
         Signs a message's bytes.
     transcript : Transcript, optional
         Gets every request and its answer.
+    note_stored : callable, optional
+        Called with the number of stored releases, after they are on disk and before an answer.
 
     Attributes
     ----------
@@ -128,13 +130,14 @@ class ZoneClient:
         path: Path,
         sign: Signer = not_signed,
         transcript: Transcript | None = None,
+        note_stored: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.zone, self.run = zone, run
         self.final_values: Floats | None = None
         self.failed: Exception | None = None
         self.verify: Callable[[bytes, bytes], None] | None = None
         self._agent, self._limits, self._sign = agent, limits, sign
-        self._transcript = transcript
+        self._transcript, self._note_stored = transcript, note_stored
         self._previous: Request | None = None
         now = agent.state()
         self._state = ClientState(BEFORE, b"", b"", b"", now.at, now)
@@ -253,6 +256,7 @@ class ZoneClient:
     def _store(self, state: ClientState) -> None:
         write = self._file.add if self._file.size < MOST_BYTES else self._file.renew
         write(packed(state, ClientState))
+        self._note_stored(sum(state.memory.drawn.values()))
         self._state = state
 
     def _resume(self, state: ClientState) -> None:
@@ -262,6 +266,7 @@ class ZoneClient:
             # first
             self._execute(self._request(state.first))
         self._agent.resume(state.memory)
+        self._note_stored(sum(state.memory.drawn.values()))
         self._state = state
         self._previous = self._request(state.request) if state.request else None
         if self._previous is not None and self.last.phase == "agreed":

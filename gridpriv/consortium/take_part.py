@@ -4,10 +4,11 @@ The coordinator runs the same rounds as in one process, over a network. A zone's
 files, runs, and writes the outcome for its owner.
 
 A release that left a zone is charged once across restarts, wherever a process ended. The ledger is
-charged before a draw, and the zone's state is written after it. A process killed in between was
-charged for draws that were not sent; the process that continues from the state draws them again
-without a second charge. Their number is the ledger's charges of the run less those in the state,
-and at most that of one round.
+charged before a draw; the zone's state is written after it, and its number of releases is noted in
+the ledger before one of them is sent. A process killed in between was charged for draws that were
+not sent; the process that continues from the state draws them again without a second charge: the
+ledger's charges of the run less those in the state. A state with fewer releases than the ledger
+notes is an older copy and refused: some of the missing ones may have been sent.
 """
 
 from __future__ import annotations
@@ -215,7 +216,13 @@ class ChargedOnce:
     """
 
     charge: ReleaseCharge
+    owner: str
     paid: Counter[Charge]
+
+    def note_stored(self, releases: int) -> None:
+        """Note in the ledger how many releases the zone's state has."""
+        if releases:
+            self.charge.ledger.note_stored(self.owner, self.charge.run_id, releases)
 
     def __call__(self, owner: str, releases: Mapping[Release, int]) -> None:
         """Charge the releases that have not been charged."""
@@ -231,8 +238,7 @@ def charged_once(
     key: Path | None,
     run: str,
     owner: str,
-    drawn: Mapping[Release, int] | None,
-    most: int,
+    drawn: Mapping[Release, int],
 ) -> ChargedOnce:
     """Return the charging of a zone's releases in a run that may have started before.
 
@@ -240,10 +246,8 @@ def charged_once(
     ----------
     key : Path or None
         The ledger's.
-    drawn : mapping of Release to int, or None
-        The releases in the zone's state; None without a state.
-    most : int
-        Releases of one round.
+    drawn : mapping of Release to int
+        The releases in the zone's state.
 
     Raises
     ------
@@ -252,18 +256,19 @@ def charged_once(
     """
     charge = ReleaseCharge(ledger, run)
     charged: Counter[Charge] = Counter()
-    for _, row in read_book(ledger.path, key).charged:
+    book = read_book(ledger.path, key)
+    for _, row in book.charged:
         if row.run == run and row.owner == owner:
             charged.update(dict(row.charges))
-    sent = Counter(charge.cost(owner, drawn or {}))
-    not_sent = charged - sent
-    if sent - charged or not_sent.total() > (most if drawn is not None else 0):
+    stored, number = Counter(charge.cost(owner, drawn)), sum(drawn.values())
+    if stored - charged or number < book.stored[owner, run]:
         raise InputError(
             f"ledger {ledger.path} was charged {charged.total()} releases of {owner!r} in run "
-            f"{run!r}, its state knows {sent.total()}: one of them is an older copy, or not this "
-            "run's; a new run needs another name in the agreement"
+            f"{run!r}, and notes that {book.stored[owner, run]} were stored; the zone's state has "
+            f"{number}: one of them is an older copy, or not this run's. Put back the "
+            "newer copy; a new run needs another name in the agreement"
         )
-    return ChargedOnce(charge, not_sent)
+    return ChargedOnce(charge, owner, charged - stored)
 
 
 Serving = Callable[[ZoneClient, Callable[[], bytes]], Shutdown | None]
@@ -390,7 +395,10 @@ def take_part_as_zone(
             about["certificate"] = credentials.certificate.decode()
         limits, transcript = agreement.request_limits(name), Transcript(state / TRANSCRIPT, about)
         run, agent, signing = agreement.run, member.agent, signer(credentials)
-        client = ZoneClient(name, run, agent, limits, state / STATE, signing, transcript)
+        note_stored = (lambda _: None) if charge is None else charge.note_stored
+        client = ZoneClient(
+            name, run, agent, limits, state / STATE, signing, transcript, note_stored
+        )
         public, settings = agreement.public, json.dumps(agreement.agreed_settings)
 
         def hello() -> bytes:
@@ -499,7 +507,7 @@ def _refuse_uncharged(agreement: Agreement, party: ZoneParty) -> None:
 
 def _charging(
     own: OwnZone, agreement: Agreement, party: ZoneParty, folder: Path, stack: ExitStack
-) -> Charging | None:
+) -> ChargedOnce | None:
     """Open the zone's ledger and check that the run fits before the first draw."""
     if party.ledger is None:
         return None
@@ -513,9 +521,8 @@ def _charging(
     key = None if party.ledger_key is None else folder / party.ledger_key
     ledger = stack.enter_context(Ledger(folder / party.ledger, [dataset], key))
     state = read_state(folder / party.state / STATE)
-    most = agreement.settings.local_updates
-    drawn = None if state is None else state.memory.drawn
-    charge = charged_once(ledger, key, agreement.run, name, drawn, most)
+    drawn = {} if state is None else state.memory.drawn
+    charge = charged_once(ledger, key, agreement.run, name, drawn)
     has_drawn = bool(drawn) or charge.paid.total() > 0
     agent, step = own.member(0, None).agent, agreement.public_inputs.step
     release = agent.release(agreement.first_penalty(name), step(1))

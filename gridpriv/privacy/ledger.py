@@ -42,6 +42,7 @@ from gridpriv.privacy.ledger_rows import (
     Fixed,
     Grant,
     LedgerDataset,
+    Stored,
     Unit,
     as_ranges,
     decode,
@@ -384,6 +385,12 @@ class Ledger:
         for owner, (_, lacking) in decided.items():
             if lacking:
                 raise self._refused(owner, lacking, planned[owner], "the run was not started")
+
+    def note_stored(self, owner: str, run_id: str, releases: int) -> None:
+        """Note how many releases of a run the owner has stored; a later start needs them all."""
+        with self._transaction() as current:
+            if current.book.stored[owner, run_id] < releases:
+                current.write(Stored(now(), owner, run_id, releases))
 
     def check_charged(self, run_id: str, releases: Mapping[str, int]) -> None:
         """Refuse a ledger with fewer charges of a run than each owner has releases.

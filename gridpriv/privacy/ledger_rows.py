@@ -1,4 +1,4 @@
-"""Rows of a ledger: grants to units, rules of their filters, charges.
+"""Rows of a ledger: grants to units, rules of their filters, charges, and stored releases.
 
 A unit is the least that a grant protects: a bus, a training sample. The ledger identifies it by a
 mark, the HMAC of its name under the owner's key, and its data by another mark. Names and data can
@@ -10,6 +10,7 @@ grouping in a release.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -130,7 +131,17 @@ class Charged:
     charges: Counted
 
 
-Entry: TypeAlias = Grant | Fixed | Charged
+@dataclass(frozen=True)
+class Stored:
+    """A row: number of an owner's releases of a run in its stored state, before one is sent."""
+
+    at: str
+    owner: str
+    run: str
+    releases: int
+
+
+Entry: TypeAlias = Grant | Fixed | Charged | Stored
 
 
 @dataclass(frozen=True)
@@ -182,6 +193,7 @@ class Book:
 
     def __init__(self) -> None:
         self.charged: list[tuple[int, Charged]] = []
+        self.stored: Counter[tuple[str, str]] = Counter()  # releases, by owner and run
         self._accounts: list[Account] = []
         self._numbers: dict[str, int] = {}
         self._records: list[str] = []
@@ -210,6 +222,9 @@ class Book:
         """Add a row."""
         if isinstance(entry, Grant):
             self._grant(entry)
+            return
+        if isinstance(entry, Stored):
+            self.stored[entry.owner, entry.run] = entry.releases
             return
         for position in self._split_accounts(as_numbers(entry.units)):
             account = self._accounts[position]
@@ -272,6 +287,8 @@ def encode(entry: Entry) -> bytes:
         entries = {
             "rule": {"at": entry.at, "units": entry.units, "rule": _encoded_rule(entry.rule)}
         }
+    elif isinstance(entry, Stored):
+        entries = {"stored": vars(entry)}
     else:
         entries = {"charge": vars(entry) | {"charges": _encoded_charges(entry.charges)}}
     return json.dumps(entries, separators=(",", ":"), allow_nan=True).encode("ascii")
@@ -322,6 +339,7 @@ ROWS: dict[str, tuple[Callable[..., Entry], dict[str, Callable[[Any], Any]]]] = 
     ),
     "rule": (Fixed, {"units": _pairs, "rule": _rule}),
     "charge": (Charged, {"units": _pairs, "charges": _charges}),
+    "stored": (Stored, {}),
 }
 """By kind of row: its class, and converters of entries other than numbers and texts."""
 

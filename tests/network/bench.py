@@ -92,7 +92,7 @@ class Book:
     path = "ledger"
 
     def __init__(self, event):
-        self.charges, self._event = Counter(), event
+        self.charges, self.stored, self._event = Counter(), Counter(), event
 
     def factor(self, _):
         return 1.0
@@ -102,6 +102,9 @@ class Book:
         self._event("before charge")
         self.charges.update(charges)
         self._event("charge")
+
+    def note_stored(self, owner, run, releases):
+        self.stored[owner, run] = max(releases, self.stored[owner, run])
 
     @property
     def charged(self):
@@ -144,13 +147,14 @@ class Zone:
         """Start the zone's process, with the content of its disk and ledger."""
         with self.patched():
             state = client.read_state(Path("zone"))
-            drawn = None if state is None else state.memory.drawn
-            pay = take_part.charged_once(self.book, None, RUN, "z", drawn, 1)
+            drawn = {} if state is None else state.memory.drawn
+            pay = take_part.charged_once(self.book, None, RUN, "z", drawn)
             # secure noise has no seed: a draw that is made again is another one
             self.seed += 1
             charge = lambda _, releases: pay("z", releases)  # noqa: E731
+            agent = agent_of(self.name, charge, self.seed)
             self.client = ZoneClient(
-                self.name, RUN, agent_of(self.name, charge, self.seed), LIMITS, Path("zone")
+                self.name, RUN, agent, LIMITS, Path("zone"), note_stored=pay.note_stored
             )
 
     @contextmanager

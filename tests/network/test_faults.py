@@ -409,7 +409,7 @@ def test_a_state_that_does_not_go_with_its_ledger_is_refused(folder, case14, zon
     parties.results()
     shutil.rmtree(folder / "1" / "state")
     again = Consortium(folder, ledger="ledger", timeout=2.0).coordinator()
-    assert "its state knows 0" in str(again.zones("1").result("1"))
+    assert "the zone's state has 0" in str(again.zones("1").result("1"))
     assert charged(folder, "1") == 3
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -46,14 +47,14 @@ def order(phase, number):
     return encode(Request(RUN, ZONES[0], phase, given))
 
 
-def take_part(folder, left):
+def take_part(folder, left, turns=TURNS):
     """Answer every turn; write each answer that leaves to a file outside the folder."""
     try:
         with Ledger(folder / "ledger", [DATA]) as ledger:
             make_folder(folder / "state")
             state = read_state(folder / "state" / "zone")
-            drawn = None if state is None else state.memory.drawn
-            pay = charged_once(ledger, None, RUN, "tank 1", drawn, 1)
+            drawn = {} if state is None else state.memory.drawn
+            pay = charged_once(ledger, None, RUN, "tank 1", drawn)
             transcript = Transcript(folder / "state" / "transcript", {"zone": ZONES[0]})
             client = ZoneClient(
                 ZONES[0],
@@ -62,8 +63,9 @@ def take_part(folder, left):
                 LIMITS,
                 folder / "state" / "zone",
                 transcript=transcript,
+                note_stored=pay.note_stored,
             )
-            for turn in TURNS:
+            for turn in turns:
                 place = decode(order(*turn)).turn
                 if place.rank < client.last.rank:
                     continue
@@ -129,6 +131,21 @@ def survives(tmp_path, how: How, every: int):
 
 def test_an_error_of_storage_now_and_then(tmp_path):
     assert survives(tmp_path, "error", 17) > 30
+
+
+@pytest.mark.parametrize("turn", [3, 4, 5], ids=lambda turn: f"round {turn - 2}")
+def test_a_state_without_a_round_that_was_answered_is_refused(tmp_path, turn, capsys):
+    folder, left = begin(tmp_path / "zone"), tmp_path / "left"
+    assert take_part(folder, left, TURNS[: turn - 1]) == 0
+    shutil.copytree(folder / "state", tmp_path / "older")
+    assert take_part(folder, left, TURNS[:turn]) == 0
+    before, ledger = answers(left), (folder / "ledger").read_bytes()
+    shutil.rmtree(folder / "state")
+    shutil.copytree(tmp_path / "older", folder / "state")
+    assert take_part(folder, left) == 2
+    assert f"{turn - 2} were stored; the zone's state has {turn - 3}" in capsys.readouterr().out
+    assert answers(left) == before
+    assert (folder / "ledger").read_bytes() == ledger
 
 
 @pytest.mark.slow
