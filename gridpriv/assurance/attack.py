@@ -453,7 +453,7 @@ class AttackResult:
             name = f"{outcome.label}, {outcome.adversary}".translate(IN_NAMES)
             error = self.errors(outcome).mean(axis=0)
             table[f"{name}_error_mw"] = error
-            loaded = np.where(self.true > 0, self.true, np.nan)
+            loaded = np.where(self.true != 0.0, np.abs(self.true), np.nan)
             table[f"{name}_error_percent"] = 100.0 * error / loaded
             table[f"{name}_spread_mw"] = case.base_mva * outcome.spread[self.attacked]
         return table
@@ -483,9 +483,11 @@ class AttackResult:
         )
 
     @property
-    def beta_mw(self) -> float:
-        """Adjacency distance in MW of the attacked demand, after the load scale."""
+    def beta_mw(self) -> float | None:
+        """Adjacency distance in MW after the load scale; None if active demand is unprotected."""
         base, settings = self.prepared.case.base_mva, self.prepared.settings
+        if "p" not in settings.protects:
+            return None
         return settings.load_scale * base * settings.beta.distance(base)
 
     def worst(self) -> list[int]:
@@ -544,7 +546,7 @@ class AttackResult:
 
 def tolerance(true: Floats) -> Floats:
     """Return the error in MW up to which a demand is recovered: 5 %, or 0.05 MW if that is more."""
-    return np.asarray(np.maximum(CLOSE * true, SMALL_MW))
+    return np.asarray(np.maximum(CLOSE * np.abs(true), SMALL_MW))
 
 
 def recovered(errors: Floats, true: Floats) -> Floats:
@@ -554,7 +556,7 @@ def recovered(errors: Floats, true: Floats) -> Floats:
 
 def _row(label: str, epsilon: float | None, adversary: str, errors: Floats, true: Floats) -> Json:
     """Return mean absolute error with a 95 % interval over seeds, and the shares recovered."""
-    per_seed, loaded = errors.mean(axis=1), true > 0
+    per_seed, loaded = errors.mean(axis=1), true != 0.0
     seeds, half = len(per_seed), None
     if seeds > 1:
         half = float(stats.t.ppf(0.975, seeds - 1) * per_seed.std(ddof=1) / math.sqrt(seeds))
@@ -564,7 +566,7 @@ def _row(label: str, epsilon: float | None, adversary: str, errors: Floats, true
         "adversary": adversary,
         "mae_mw": float(per_seed.mean()),
         "interval_mw": half,
-        "error_percent": float(np.median(100.0 * errors[:, loaded] / true[loaded])),
+        "error_percent": float(np.median(100.0 * errors[:, loaded] / np.abs(true[loaded]))),
         "recovered": float(recovered(errors, true).mean()),
         "within_1mw": float((errors < 1.0).mean()),
     }

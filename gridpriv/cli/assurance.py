@@ -229,8 +229,12 @@ def _print_attack(result: AttackResult) -> None:
     if result.prepared.in_ac_rounds:
         output.say(output.worded("audit-relaxed"))
     mean = float(result.errors(shown).mean())
-    if shown.label == PROTECTED and mean < DISCLOSURE_FACTOR * result.beta_mw:
-        output.say(output.worded("attack-disclosed", mean=mean, beta=result.beta_mw, after=after))
+    if shown.label == PROTECTED:
+        beta = result.beta_mw
+        if beta is None:
+            output.say(output.worded("attack-unprotected", mean=mean, after=after))
+        elif mean < DISCLOSURE_FACTOR * beta:
+            output.say(output.worded("attack-disclosed", mean=mean, beta=beta, after=after))
     _print_identifiability(result, document["zones"])
     errors = result.errors(shown).mean(axis=0)
     closer = int((errors < (1.0 - LEAST_GAIN) * result.prior_errors).sum())

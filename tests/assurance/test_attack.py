@@ -18,6 +18,7 @@ from gridpriv.assurance.attack import (
     averaging,
     forward_model,
     noise_model,
+    recovered,
     tie_distance,
     zone_prior,
 )
@@ -128,6 +129,30 @@ def test_better_than_the_prior_begins_at_a_hundredth_of_its_error(
         "The prior is an equal share of the grid's total."
     ) in printed
     assert "Compare rows of one channel" not in printed  # both rows read messages
+
+
+def test_a_beta_of_reactive_demand_is_no_bound_on_active_demand(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Errors are of active demand, in MW: a beta of 0.1 MVAr says nothing about them."""
+    run = prepared(**SILENT)
+    run = replace(run, settings=replace(run.settings, beta=Beta(0.1, "MW"), protects="q"))
+    load, every = run.case.pd, np.arange(14)
+    identified = {
+        number: Identified(("hidden",) * len(zone.own), np.ones(14), np.ones(2), np.ones(2))
+        for number, zone in enumerate(run.zones)
+    }
+    outcome = AttackOutcome("protected", 1.0, "releases", load[None] + 1.0, np.zeros(14))
+    _print_attack(AttackResult(run, AttackPlan(), every, every, load + 1.0, (outcome,), identified))
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "reveals active demand to 100 MW on average. --protects q does not protect" in printed
+    assert "beta" not in printed
+
+
+def test_a_negative_demand_is_recovered_within_5_percent_of_its_size() -> None:
+    true = np.array([-100.0, 100.0, 0.0])
+    assert recovered(np.array([4.9, 4.9, 0.04]), true).all()
+    assert not recovered(np.array([5.1, 5.1, 0.06]), true).any()
 
 
 def test_a_setting_that_reveals_loads_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
