@@ -396,7 +396,7 @@ def client_datasets(
 
 
 def _samples(dataset: Dataset, rows: Indices) -> tuple[Unit, ...]:
-    return tuple(Unit(f"{dataset.name} row {row}", _record(dataset, int(row))) for row in rows)
+    return tuple(_ledger_unit(dataset, f"row {row}", _record(dataset, int(row))) for row in rows)
 
 
 def _client(dataset: Dataset, number: int, rows: Indices) -> tuple[Unit, ...]:
@@ -404,7 +404,13 @@ def _client(dataset: Dataset, number: int, rows: Indices) -> tuple[Unit, ...]:
     digest = hashlib.sha256()
     for row in rows:
         digest.update(_record(dataset, int(row)))
-    return (Unit(f"{dataset.name} client {number + 1} of rows {_spans(rows)}", digest.digest()),)
+    return (_ledger_unit(dataset, f"client {number + 1} of rows {_spans(rows)}", digest.digest()),)
+
+
+def _ledger_unit(dataset: Dataset, name: str, record: bytes) -> Unit:
+    # in the register all units of a data set are one: a sample is also part of a client
+    account = hashlib.sha256(f"data set {dataset.name}".encode()).hexdigest()[:32]
+    return Unit(f"{dataset.name} {name}", record, account)
 
 
 def _record(dataset: Dataset, row: int) -> bytes:

@@ -196,7 +196,8 @@ def grant(
     refuse_shared(owners)
     accounts = [unit.account for dataset in owners for unit in dataset.units if unit.account]
     register = Register(Path(path))
-    with register.granting(accounts, lambda: _complete_identity(Path(path), key)):
+    plural = owners[0].protection.units
+    with register.granting(accounts, plural, lambda: _complete_identity(Path(path), key)):
         ledger = OpenLedger(Path(path), key)
         with ledger.file.making() as rows:
             ledger.take(rows)

@@ -30,11 +30,12 @@ docs/decisions/0015-ledger-file.md compares this with an SQLite database.
 ledger. All ledgers made on a machine are entered, and the processes of one user share it:
 
 - a unit with a grant in any ledger is granted nothing by a second ledger, whatever the zones, the
-  scale of demand or the base of the case;
+  scale of demand or the base of the case, or the clients of the training samples;
 - a ledger older than its last recorded head (a restored copy) is not charged.
 
-A unit is entered by a digest of public data: the numbers of its bus and of all buses of the grid.
-The register cannot protect against another user, another machine, or its own deletion.
+A bus is entered by a digest of its number and of the numbers of all buses of the grid. Training
+samples and clients are entered by a digest of the name of their data set. The register cannot
+protect against another user, another machine, or its own deletion.
 
 It is the folder ``$GRIDPRIV_STATE``, by default ``$XDG_STATE_HOME/gridpriv`` or
 ``~/.local/state/gridpriv``. Ledgers in the folder of temporary files are for trials and have a
@@ -466,13 +467,17 @@ class Register:
         self._folder = register_folder(self._ledger)
 
     @contextmanager
-    def granting(self, units: Iterable[str], identity: Callable[[], str]) -> Iterator[None]:
+    def granting(
+        self, units: Iterable[str], plural: str, identity: Callable[[], str]
+    ) -> Iterator[None]:
         """Refuse units of another ledger; enter them for this ledger when the grant is written.
 
         Parameters
         ----------
         units : iterable of str
             Their public digests.
+        plural : str
+            Name of the units, for the message.
         identity : callable
             Returns the MAC of the ledger's first row, or an empty text before there is one.
 
@@ -492,10 +497,10 @@ class Register:
             if conflicting:
                 where = ", ".join(sorted({path for _, path in conflicting}))
                 raise InputError(
-                    f"ledger {self._ledger}: {len(conflicting)} of {len(accounts)} buses have a "
-                    f"grant on this machine already, in ledger {where}; a second grant for the "
-                    "same buses would refill their budget. Charge that ledger, or put back a copy "
-                    "made after its last charge; nothing was granted"
+                    f"ledger {self._ledger}: {len(conflicting)} of {len(accounts)} {plural} have "
+                    f"a grant on this machine already, in ledger {where}; a second grant for the "
+                    f"same {plural} would refill their budget. Charge that ledger, or put back a "
+                    "copy made after its last charge; nothing was granted"
                 )
             try:
                 yield
@@ -554,7 +559,7 @@ class Register:
         except OSError as error:
             warn(
                 f"the register of grants {self._folder} cannot be made ({error.strerror}): a "
-                "second ledger for the same buses would not be noticed. Set GRIDPRIV_STATE to a "
+                "second ledger for the same data would not be noticed. Set GRIDPRIV_STATE to a "
                 "folder that can be written",
                 3,
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -106,8 +107,9 @@ DVP = ("--algorithm", "dvp", "--penalty", "40", "--regularizer", "l2:0.1", *CHEA
 
 def test_releases_of_an_epsilon_and_delta_count_as_the_plan_of_a_grant(tmp_path, data, capsys):
     """Alone they fit into the grant, once."""
-    ledger, small, used = (tmp_path / f"{name}.db" for name in ("enough", "small", "used"))
+    ledger, small, used = (tmp_path / name / "l.db" for name in ("enough", "small", "used"))
     for file, epsilon in ((ledger, "1.01"), (small, "0.9"), (used, "9")):
+        file.parent.mkdir()  # with a register of its own
         assert learn("grant", data, file, "--total", f"{epsilon},1e-5") == 0
     capsys.readouterr()
     assert learn("run", data, ledger, *DVP) == 0
@@ -146,6 +148,31 @@ def test_budgets_belong_to_samples_however_they_are_split(tmp_path, data):
     assert learn("run", data, ledger, *run) == 0
     assert learn("run", data, ledger, *run, "--seed", "9") == 4
     assert learn("run", data, ledger, *run, "--clients", "2") == 4
+
+
+@pytest.mark.parametrize(
+    "given",
+    [(), ("--clients", "2"), ("--algorithm", "dp-fedavg")],
+    ids=["same", "split", "clients"],
+)
+def test_a_second_ledger_grants_nothing_to_the_same_samples(tmp_path, data, capsys, given):
+    ledger, second = tmp_path / "l.db", tmp_path / "second.db"
+    assert learn("grant", data, ledger, "--total", "1,1e-5") == 0
+    assert learn("grant", data, second, "--total", "1,1e-5", *given) == 2
+    assert f"on this machine already, in ledger {ledger}" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    assert not second.exists()
+
+
+def test_an_older_copy_of_a_ledger_of_samples_is_not_charged(tmp_path, data, capsys):
+    ledger, older = tmp_path / "l.db", tmp_path / "older"
+    assert learn("grant", data, ledger, "--total", "9,1e-5") == 0
+    shutil.copy(ledger, older)
+    assert learn("run", data, ledger, *CHEAP, "--algorithm", "dp-admm") == 0
+    shutil.copy(older, ledger)
+    assert learn("run", data, ledger, *CHEAP, "--algorithm", "dp-admm") == 2
+    assert "older than the last time" in " ".join(capsys.readouterr().err.split())
 
 
 def test_other_samples_in_their_place_are_refused(tmp_path, data, capsys):
