@@ -171,11 +171,26 @@ class Judgement:
 
     @cached_property
     def deenergized(self) -> np.ndarray:
-        """Buses of islands without a generator that can give active power."""
+        """Buses of islands without a generator that can give active power, or of one that is off.
+
+        A unit alone at a bus is off where the bus has no voltage.
+        """
+        case, island = self.case, self.island
+        off = (np.bincount(island)[island] == 1) & (self.state.vm == 0.0)
+        return off | ~np.isin(island, island[case.gen_bus[case.pmax > 0]])
+
+    @cached_property
+    def island(self) -> np.ndarray:
+        """Number of every bus's island."""
         case, n = self.case, self.case.n_bus
         links = sparse.coo_array((np.ones(case.n_branch), (case.f_bus, case.t_bus)), shape=(n, n))
-        _, island = connected_components(links, directed=False)
-        return ~np.isin(island, island[case.gen_bus[case.pmax > 0]])
+        return connected_components(links, directed=False)[1]
+
+    @cached_property
+    def short(self) -> np.ndarray:
+        """Buses of energized islands that shed more than rounding."""
+        shed = np.bincount(self.island, np.where(self.deenergized, 0.0, self.state.p_shed))
+        return self.case.base_mva * shed[self.island] > ROUNDING_MVA
 
     @cached_property
     def flows(self) -> tuple[np.ndarray, np.ndarray]:
@@ -212,9 +227,14 @@ class Judgement:
         reach = demand + np.maximum(-case.pd, 0.0)
         np.add.at(reach, case.gen_bus, np.maximum(state.pg, 0.0))
         shed_q = np.abs(state.q_shed - factor * state.p_shed)
+        on = live[case.gen_bus]
+        p_range, q_range = (
+            [np.where(on, limit, 0.0) for limit in limits]
+            for limits in ((case.pmin, case.pmax), (case.qmin, case.qmax))
+        )
         for kind, at, value, low, high in (
-            ("generator P", at_gen, state.pg, case.pmin, case.pmax),
-            ("generator Q", at_gen, state.qg, case.qmin, case.qmax),
+            ("generator P", at_gen, state.pg, *p_range),
+            ("generator Q", at_gen, state.qg, *q_range),
             ("voltage", at_bus, state.vm, live * case.vmin, live * case.vmax),
             ("line", at_branch, np.maximum(abs(s_from), abs(s_to)), -rated, rated),
             ("angle", at_branch, turn, case.angmin, case.angmax),
@@ -493,8 +513,10 @@ def _exporters(match: re.Match[str], facts: Facts) -> str | None:
     if home:
         return f"zones {home} do not export"
     unused = np.maximum(judgement.case.pmax - judgement.state.pg, 0.0)
+    unused = unused[judgement.short[judgement.case.gen_bus]].sum()
+    unused += judgement.state.curtailment[judgement.short].sum()
     return same(match[2], float(shed.sum())) or same(
-        match[3], judgement.case.base_mva * float(unused.sum())
+        match[3], judgement.case.base_mva * float(unused)
     )
 
 
@@ -554,18 +576,18 @@ def _stalled(match: re.Match[str], facts: Facts) -> str | None:
 
 
 def _short(match: re.Match[str], facts: Facts) -> str | None:
-    """Return the fault of a shortage: demand, losses of branches and shunts, less all capacity."""
+    """Return the fault of a shortage: demand and losses where load is shed, less capacity there."""
     judgement = facts.judgement
     if judgement is None:
         return "no AC state"
-    case, vm = judgement.case, judgement.state.vm
-    capacity = case.base_mva * float(case.pmax.sum())
-    shunts = case.base_mva * float((case.gs * vm**2).sum())
-    need = case.base_mva * float(case.pd.sum()) + judgement.figures["losses_mw"] + shunts
+    case, short, gens = judgement.case, judgement.short, judgement.short[judgement.case.gen_bus]
+    losses = (judgement.flows[0] + judgement.flows[1]).real[short[case.f_bus]].sum()
+    shunts = (case.gs * judgement.state.vm**2)[short].sum()
+    need = case.base_mva * float(case.pd[short].sum() + losses + shunts - case.pmax[gens].sum())
     above = np.maximum(judgement.state.pg - case.pmax, 0.0).sum()  # within rounding, if feasible
     missed = case.n_bus * judgement.balance_mva + case.base_mva * float(above)
-    faults = [same(match[2], need - capacity + off) for off in (0.0, -missed, missed)]
-    return same(match[1], capacity) or (faults[0] if all(faults) else None)
+    faults = [same(match[1], need + off) for off in (0.0, -missed, missed)]
+    return faults[0] if all(faults) else None
 
 
 def _single_buses(match: re.Match[str], facts: Facts) -> str | None:
@@ -951,13 +973,13 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     ),
     (
         rf"^Zones? ([\w, ]+) sheds? {AMOUNT} MW of load while (?:they export|it exports), and "
-        rf"{AMOUNT} MW of the grid's generating capacity is unused\. gridpriv relax .* names the "
-        r"limits that cause the shedding",
+        rf"{AMOUNT} MW of the generating capacity connected to shed load is unused\. gridpriv "
+        r"relax .* names the limits that cause the shedding",
         _exporters,
     ),
     (
-        rf"^The grid is short of generating capacity: demand and losses exceed its capacity of "
-        rf"{AMOUNT} MW by {AMOUNT} MW\.$",
+        rf"^The grid is short of generating capacity: where load is shed, demand and losses exceed "
+        rf"the capacity by {AMOUNT} MW\.$",
         _short,
     ),
     (rf"The run has not converged: consensus residual {AMOUNT} p\.u\.", _not_converged),

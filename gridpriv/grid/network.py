@@ -12,8 +12,9 @@ L'^-1 D^-1 L^-1 comes from a small dense triangle.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -287,10 +288,40 @@ def _components(n_bus: int, f_bus: Ints, t_bus: Ints) -> Ints:
 
 @lru_cache(maxsize=16)
 def deenergized_buses(case: Case) -> Bools:
-    """Return the buses of islands without a generator of active power; read-only."""
+    """Return the buses of islands without generation, and stranded buses; read-only."""
+    deenergized: Bools = without_generation(case) | stranded_buses(case)
+    deenergized.setflags(write=False)
+    return deenergized
+
+
+def without_generation(case: Case) -> Bools:
+    """Return the buses of islands without a generator of active power (public)."""
     island = islands(case)
     energized = np.zeros(island.max() + 1, bool)
     energized[island[case.gen_bus[case.pmax > 0]]] = True
-    deenergized: Bools = ~energized[island]
-    deenergized.setflags(write=False)
-    return deenergized
+    return np.asarray(~energized[island])
+
+
+def stranded_buses(case: Case) -> Bools:
+    """Return the buses without branches whose generators cannot balance them: they are off.
+
+    Reactive output must be that of the shunt and of the served share of demand. A bus without
+    demand cannot take active output.
+    """
+    least, most, least_p = (
+        np.bincount(case.gen_bus, limit, case.n_bus) for limit in (case.qmin, case.qmax, case.pmin)
+    )
+    shunt = -case.bs * np.stack([case.vmin, case.vmax]) ** 2
+    balanced = least <= np.maximum(case.qd, 0.0) + shunt.max(axis=0)
+    balanced &= most >= np.minimum(case.qd, 0.0) + shunt.min(axis=0)
+    idle = (case.pd == 0) & (case.qd == 0) & (least_p > 0)
+    branches = np.bincount(np.concatenate([case.f_bus, case.t_bus]), minlength=case.n_bus)
+    return np.asarray((branches == 0) & (idle | ~balanced))
+
+
+def without_stranded(case: Case) -> Case:
+    """Return the case without output of generators at stranded buses."""
+    off = stranded_buses(case)[case.gen_bus]
+    names = ("pmin", "pmax", "qmin", "qmax")
+    limits: dict[str, Any] = {name: np.where(off, 0.0, getattr(case, name)) for name in names}
+    return replace(case, **limits) if off.any() else case

@@ -22,7 +22,7 @@ import numpy as np
 from gridpriv.core.arrays import Bools, Floats
 from gridpriv.core.errors import SolverError, check_choice, not_allowed
 from gridpriv.grid.case import Case
-from gridpriv.grid.network import islands, nearest_angles
+from gridpriv.grid.network import islands, nearest_angles, without_stranded
 from gridpriv.power.ac.optimum import AcOptimum, acopf
 from gridpriv.power.ac.state import (
     KINDS,
@@ -376,6 +376,7 @@ def relax(
     relaxation of PowerModels' SOCWRPowerModel (:mod:`gridpriv.power.program`).
     """
     check_choice("objective", objective, RELAXED_OBJECTIVES)
+    case = without_stranded(case)
     chosen = _objective(case, objective, imbalance_weight)
     hard = objective == "cost" and imbalance_weight is None
     network = make_network(case, chosen)
@@ -433,7 +434,7 @@ def least_shed_mw(case: Case) -> float | None:
 
     None where the relaxation has no solution even with load shedding: generation has a lower limit.
     """
-    zone = whole_grid(make_network(case))
+    zone = whole_grid(make_network(without_stranded(case)))
     result = solve_conic(compile_zone(zone), zone.demand, shed_demand(zone.demand))
     if result.status == "Infeasible":
         return None

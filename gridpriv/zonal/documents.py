@@ -476,7 +476,10 @@ class Physical(RedispatchSummary, name="physical"):
     lowest_vm_bus: Number = private("Bus of lowest voltage: number of that bus")
     highest_vm_pu: Number = private("Highest voltage: highest voltage of an energized bus")
     highest_vm_bus: Number = private("Bus of highest voltage: number of that bus")
-    unused_capacity_mw: Number = private("Unused capacity: upper limits minus active generation")
+    unused_capacity_mw: Number = private(
+        "Unused capacity: upper limits minus generation that is not curtailed, on energized "
+        "islands that shed load"
+    )
     fallback_zones: Any = private("Fallback zones: zones that keep the schedule of the last round")
     replans: Number = private("Replans: number of repeated zone plans")
     violations: list[Violation] | None = part(Violation)

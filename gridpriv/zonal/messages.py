@@ -285,25 +285,25 @@ def _payment(document: Json) -> str:
 def _capacity(document: Json) -> Iterator[tuple[str, Json]]:
     """Yield messages on load and losses above all capacity, and on exporters that shed load.
 
-    Load and losses are generation and load shedding minus curtailed generation. So they exceed the
-    capacity by load shedding minus curtailed generation and unused capacity, whatever limits bind,
-    unless a generator is above its own.
+    On the energized islands that shed load, load and losses are used generation and load shedding.
+    So they exceed the capacity by load shedding minus unused capacity, whatever limits bind, unless
+    a generator is above its own.
     """
     physical, settings = document["final"]["physical"], document["settings"]
     load, unused = physical["load_mw"] or 0.0, physical.get("unused_capacity_mw")
     if unused is None:
         return
-    lacking = physical["shed_mw"] - (physical["curtailed_mw"] or 0.0) - unused
+    deenergized = physical["deenergized_mw"] or 0.0  # zones are not known here
+    lacking = physical["shed_mw"] - deenergized - unused
     if lacking > negligible_mw(load) and physical["status"] != "infeasible":
-        capacity = amount(sum(zone["capacity_mw"] for zone in document["zones"]), "MW")
-        yield "short-of-capacity", {"capacity": capacity, "short": amount(lacking, "MW")}
+        yield "short-of-capacity", {"short": amount(lacking, "MW")}
     exporters = [
         row
         for row in physical["interchange"] or ()
-        if min(row.get("shed_mw") or 0.0, row["actual_mw"] or 0.0) > negligible_mw(load)
+        if min((row.get("shed_mw") or 0.0) - deenergized, row["actual_mw"] or 0.0)
+        > negligible_mw(load)
     ]
-    islands = (physical["deenergized_mw"] or 0.0) > negligible_mw(load)  # zones are not known here
-    if exporters and not islands and lacking <= 0.0 and unused > FULL * load:
+    if exporters and unused > FULL * load:
         options = [f"--load-scale {settings['load_scale']:g}"] * (settings["load_scale"] != 1.0)
         options += [f"--outage {row}" for row in settings["outage"]]
         names, several = ", ".join(row["zone"] for row in exporters), len(exporters) > 1

@@ -103,7 +103,7 @@ def ac_state_summary(
         "interchange_deviation_mw": max(abs(row["deviation_mw"]) for row in interchange),
         "losses_mw": state.losses_mw,
         "regulation_mw": base * float(state.regulation.sum()),
-        "unused_capacity_mw": base * float(np.maximum(case.pmax - state.pg, 0.0).sum()),
+        "unused_capacity_mw": state.unused_mw,
         **extremes(case, state.vm, state.limited_quantities.flow),
     }
 

@@ -219,9 +219,9 @@ def test_no_part_of_a_runs_messages_is_unknown(modules, finished, monkeypatch):
         ),
         ("balancing power  0.031 MW  2.5 % of the demand", "printed 0.031"),
         (
-            "The grid is short of generating capacity: demand and losses exceed its "
-            "capacity of 772.4 MW by 3 MW.",
-            "printed 3, is -",
+            "The grid is short of generating capacity: where load is shed, demand and losses "
+            "exceed the capacity by 3 MW.",
+            "printed 3, is 0",
         ),
         (
             "The dispatch minimizes losses, not cost, so the cost of privacy does not measure the "

@@ -301,12 +301,12 @@ def test_balancing_power_without_noise_is_a_warning(private):
         )
 
 
-def test_exporters_that_shed_in_a_grid_short_of_capacity_are_not_blamed(private):
-    assert private["final"]["physical"]["unused_capacity_mw"] == pytest.approx(504.0, abs=1.0)
+def test_load_that_unused_capacity_could_serve_is_named_also_in_a_grid_short_of_capacity(private):
+    assert private["final"]["physical"]["unused_capacity_mw"] == 0.0  # no load is shed
     rows = copy.deepcopy(private["final"]["physical"]["interchange"])
     rows[0] |= {"shed_mw": 20.0, "actual_mw": 30.0}
     stranded, short = "shed-by-exporters", "short-of-capacity"
-    for unused, expected in ((100.0, {stranded}), (5.0, {short}), (0.01, {short})):
+    for unused, expected in ((100.0, {stranded}), (5.0, {stranded, short}), (0.01, {short})):
         physical = {"interchange": rows, "unused_capacity_mw": unused, "shed_mw": 20.0}
         document = changed(private, physical=physical)
         assert {stranded, short} & set(codes(document)) == expected
@@ -322,25 +322,28 @@ def test_exporters_that_shed_in_a_grid_short_of_capacity_are_not_blamed(private)
 def test_exporters_are_not_blamed_for_load_of_a_deenergized_island(private):
     rows = copy.deepcopy(private["final"]["physical"]["interchange"])
     rows[0] |= {"shed_mw": 20.0, "actual_mw": 30.0}
-    for island, blamed in ((0.0, True), (20.0, False)):
+    for island, blamed in ((0.0, True), (15.0, True), (20.0, False)):
         physical = {"interchange": rows, "shed_mw": 20.0, "deenergized_mw": island}
+        physical |= {"unused_capacity_mw": 100.0}
         assert ("shed-by-exporters" in codes(changed(private, physical=physical))) == blamed
 
 
 @pytest.mark.parametrize(
-    ("curtailed", "status", "short"),
+    ("unused", "island", "status", "short"),
     [
-        (0.0, "feasible", "15.00"),
-        (4.0, "feasible", "11.00"),
-        (4.0, "marginal", "11.00"),
-        (15.0, "feasible", None),
-        (0.0, "infeasible", None),
+        (5.0, 0.0, "feasible", "15.00"),
+        (9.0, 0.0, "marginal", "11.00"),
+        (5.0, 4.0, "feasible", "11.00"),
+        (20.0, 0.0, "feasible", None),
+        (5.0, 0.0, "infeasible", None),
     ],
 )
-def test_generation_that_is_curtailed_covers_no_load(private, curtailed, status, short):
-    """Load and losses are generation and load shedding minus curtailed generation."""
-    physical = {"shed_mw": 20.0, "unused_capacity_mw": 5.0, "interchange": []}
-    document = changed(private, physical=physical | {"curtailed_mw": curtailed, "status": status})
+def test_demand_exceeds_capacity_by_shed_load_less_unused_capacity(
+    private, unused, island, status, short
+):
+    """Load of de-energized islands has no capacity to exceed."""
+    physical = {"shed_mw": 20.0, "unused_capacity_mw": unused, "interchange": []}
+    document = changed(private, physical=physical | {"deenergized_mw": island, "status": status})
     texts = {note.code: str(note) for note in messages(document)}
     assert ("short-of-capacity" in texts) == (short is not None)
     if short:
@@ -350,7 +353,7 @@ def test_generation_that_is_curtailed_covers_no_load(private, curtailed, status,
 def test_advice_on_unused_capacity_is_a_whole_command(private):
     rows = copy.deepcopy(private["final"]["physical"]["interchange"])
     rows[0] |= {"shed_mw": 20.0, "actual_mw": 30.0}
-    physical = {"interchange": rows, "shed_mw": 20.0}
+    physical = {"interchange": rows, "shed_mw": 20.0, "unused_capacity_mw": 100.0}
     settings = {"load_scale": 1.3, "outage": ["branch:2"]}
     document = changed(private, physical=physical, settings=settings)
     texts = {note.code: str(note) for note in messages(document)}

@@ -21,6 +21,7 @@ from gridpriv.power.ac.grid_redispatch import (
 from gridpriv.power.ac.part import lossless
 from gridpriv.power.ac.quadratic import QuadraticProgram
 from gridpriv.power.ac.zone_redispatch import operating_unit, plan_zone, tie_branches
+from gridpriv.power.centralized import least_shed_mw
 from gridpriv.power.objective import Service
 from gridpriv.power.zone import make_network, make_zones
 from gridpriv.zonal.documents import ResShed
@@ -324,6 +325,30 @@ def test_a_zone_that_neighbours_cannot_help_sheds_its_own():
     assert least - 0.01 <= result.physical["shed_mw"] <= least + 1.0
 
 
+@pytest.mark.parametrize("demand", [(0.0, 0.0), (5.0, 2.0)])
+def test_a_unit_that_an_outage_leaves_alone_is_off(demand):
+    """Unit 3 of case39 gives at least 150 MVAr; bus 32, behind branch 20, can take 2 at most."""
+    case = load_case("case39")
+    at = case.index_of[32]
+    p, q = np.zeros((2, case.n_bus))
+    p[at], q[at] = np.array(demand) / case.base_mva
+    case = replace(case, pd=case.pd + p, qd=case.qd + q)
+    zoning, settings = shipped_zoning(case, 3), {"mechanism": "none", "coordination": "central"}
+    settings |= {"objective": "cost"}
+    alone, off = (
+        run(case, zoning, make_settings(**settings, outage=(outage,))).physical
+        for outage in ("branch:20", "gen:3")
+    )
+    assert alone["status"] == off["status"] == "feasible"
+    assert alone["deenergized_mw"] == pytest.approx(demand[0])
+    served = alone["load_mw"] - alone["shed_mw"]
+    assert served == pytest.approx(off["load_mw"] - off["shed_mw"] - demand[0], rel=1e-3)
+    assert alone["curtailed_mw"] == pytest.approx(0.0, abs=1e-6)
+    bound = least_shed_mw(case.without(("branch:20",)))
+    assert bound is not None
+    assert demand[0] * 0.999 <= bound <= alone["shed_mw"]
+
+
 def test_a_deenergized_island_is_the_cause_of_its_own_shed(case14, zones14):
     settings = make_settings(
         mechanism="none", rounds=10, solver="clarabel", outage=("branch:17", "branch:20")
@@ -557,6 +582,23 @@ def test_zones_stop_searching_when_all_generation_is_in_use(monkeypatch):
     assert unused < 0.01 * state.shed_mw
     assert 313.5 < state.shed_mw < 316.0
     assert len(flows) < 20
+
+
+@pytest.mark.parametrize("outage", ["gen:7", "branch:39"])
+def test_capacity_without_a_path_to_shed_load_does_not_prolong_the_search(monkeypatch, outage):
+    """Without ratings all other capacity is in use; branch 39 leaves the 580 MW of unit 7 alone."""
+    flows, case = counted_flows(monkeypatch), load_case("case39")
+    case = replace(case, rate=np.zeros(case.n_branch))
+    settings = {"coordination": "central", "load_scale": 1.3, "seed": 0, "outage": (outage,)}
+    result = run(case, shipped_zoning(case, 3), make_settings(**NOISY | settings))
+    physical = result.physical
+    assert physical["status"] == "feasible"
+    assert physical["unused_capacity_mw"] == pytest.approx(0.0, abs=0.01)
+    assert physical["shed_mw"] == pytest.approx(1382.9, abs=5.0)
+    assert len(flows) < 20
+    notes = {note.code: str(note) for note in messages(result.as_dict())}
+    assert f"by {physical['shed_mw']:.0f} MW" in notes["short-of-capacity"]
+    assert "shed-by-exporters" not in notes
 
 
 def test_the_number_of_power_flows_has_a_limit(monkeypatch):

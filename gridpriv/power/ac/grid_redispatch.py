@@ -487,14 +487,14 @@ class _RedispatchSearch:
     def is_settled(self, redispatch: GridRedispatch) -> bool:
         """Return True for a feasible outcome that sheds nothing, or that hardly any can improve.
 
-        Load shedding could fall by unused and curtailed generation, and by a share of losses.
+        Load shedding could fall by unused capacity and a share of losses, both on its islands.
         """
         state = redispatch.state
         if state is None or redispatch.status == "infeasible":
             return False
-        unused = np.maximum(self.case.pmax - state.pg, 0.0)[~state.deenergized[self.case.gen_bus]]
-        gain = self.case.base_mva * unused.sum() + state.curtailed_mw
-        gain += AVOIDABLE_LOSSES * state.losses_mw + BALANCING_SEVERITY * _balancing_mw(state)
+        losses = (state.s_from + state.s_to).real[state.short_buses[self.case.f_bus]].sum()
+        gain = state.unused_mw + AVOIDABLE_LOSSES * self.case.base_mva * losses
+        gain += BALANCING_SEVERITY * _balancing_mw(state)
         most = LEAST_GAIN * (state.shed_mw - state.deenergized_mw)
         return not self.shedding(redispatch) or bool(gain <= most)
 

@@ -24,14 +24,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.grid.case import Case, case_of
-from gridpriv.grid.network import Factors, deenergized_buses, islands, laplacian
+from gridpriv.grid.network import Factors, islands, laplacian, stranded_buses, without_generation
 from gridpriv.power.ac.state import BY_BUS, Dispatch
 from gridpriv.power.zone import Zone
 
@@ -81,26 +80,33 @@ def part_of(case: Case, buses: Ints, branches: Ints, gens: Ints, **given: Floats
     return SubCase(case_of(case, buses, branches, gens, **given), buses, branches, gens)
 
 
-def live_part(zone: Zone, demand: Floats, **given: Floats) -> tuple[SubCase, Bools] | None:
+def live_part(zone: Zone, demand: Floats) -> tuple[SubCase, Bools] | None:
     """Return the energized part of a zone, and a mask of the zone's own buses in it.
 
-    It has the zone's own demand (pd, qd) only, and ``given`` fields. None for a de-energized zone.
+    It has the zone's own demand (pd, qd) only. None for a de-energized zone.
     """
-    live = energized(zone)
+    live = _with_generation(zone)
     if live is None:
         return None
     part, own = live
     pd, qd = np.zeros((2, len(own)))
     pd[own], qd[own] = demand.reshape(2, -1)[:, np.searchsorted(zone.own, part.buses[own])]
-    fields: dict[str, Any] = {"pd": pd, "qd": qd} | given
-    return replace(part, case=replace(part.case, **fields)), own
+    case = replace(part.case, pd=pd, qd=qd)
+    stranded = stranded_buses(case)
+    if not stranded.any():
+        return replace(part, case=case), own
+    if stranded[own].all():
+        return None
+    rest = part_at(case, ~stranded)
+    elements = part.buses[rest.buses], part.branches[rest.branches], part.gens[rest.gens]
+    return SubCase(rest.case, *elements), own[rest.buses]
 
 
 @lru_cache(maxsize=64)
-def energized(zone: Zone) -> tuple[SubCase, Bools] | None:
-    """Return the energized part of a zone without demand, and the mask as :func:`live_part`."""
+def _with_generation(zone: Zone) -> tuple[SubCase, Bools] | None:
+    """Return the part of a zone on islands with generation, and the mask as :func:`live_part`."""
     whole = zone.network.case
-    deenergized = deenergized_buses(whole)
+    deenergized = without_generation(whole)
     if deenergized[zone.own].all():
         return None
     buses = zone.buses[~deenergized[zone.buses]]

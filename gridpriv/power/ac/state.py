@@ -144,8 +144,14 @@ def _families(case: Case, here: LimitedQuantities) -> Iterator[_Family]:
         np.where(here.deenergized, np.inf, case.vmax),
     )
     limits = (np.degrees(case.angmin), np.degrees(case.angmax))
-    yield _Family("generator P", "MW", *gen, base * here.pg, base * case.pmin, base * case.pmax)
-    yield _Family("generator Q", "MVAr", *gen, base * here.qg, base * case.qmin, base * case.qmax)
+    off = here.deenergized[case.gen_bus]
+    outputs = (case.pmin, case.pmax), (case.qmin, case.qmax)
+    p_range, q_range = (
+        (base * np.where(off, -np.inf, low), base * np.where(off, np.inf, high))
+        for low, high in outputs
+    )
+    yield _Family("generator P", "MW", *gen, base * here.pg, *p_range)
+    yield _Family("generator Q", "MVAr", *gen, base * here.qg, *q_range)
     yield _Family("line", "MVA", case.branch_row, ends, base * here.flow, -rate, rate)
     yield _Family("voltage", "p.u.", case.bus_id, (case.bus_id,), here.vm, *band)
     yield _Family("angle", "degree", case.branch_row, ends, np.degrees(here.angle), *limits)
@@ -325,7 +331,7 @@ class AcState(GridState):
     regulation : (g,)
         Active output of each generator beyond its set point.
     deenergized : (n,) bool
-        Buses of islands without generation.
+        Buses of islands without generation, and stranded ones.
     interchange : (zones,)
         Actual, as in :class:`Schedule`.
     deviation : (zones,)
@@ -407,6 +413,23 @@ class AcState(GridState):
     def deenergized_mw(self) -> float:
         """The part of load shedding on de-energized islands, in MW."""
         return self.case.base_mva * float(self.p_shed[self.deenergized].sum())
+
+    @cached_property
+    def short_buses(self) -> Bools:
+        """Buses of energized islands that shed load."""
+        island, shed = islands(self.case), np.where(self.deenergized, 0.0, self.p_shed)
+        by_island = self.case.base_mva * np.bincount(island, shed)
+        return np.asarray(by_island[island] > self.negligible_mw)
+
+    @property
+    def unused_mw(self) -> float:
+        """Capacity at :attr:`short_buses` without active output, or with curtailed output, in MW.
+
+        Other capacity has no path to the shed load.
+        """
+        case, short = self.case, self.short_buses
+        unused = np.maximum(case.pmax - self.pg, 0.0)[short[case.gen_bus]]
+        return case.base_mva * float(unused.sum() + self.curtailment[short].sum())
 
     @property
     def curtailed_mw(self) -> float:

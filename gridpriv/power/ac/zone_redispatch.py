@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import cast
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from gridpriv.power.ac.model import (
     add_service_cost,
     add_violations,
 )
-from gridpriv.power.ac.part import ExternalEquivalent, SubCase, energized, live_part
+from gridpriv.power.ac.part import ExternalEquivalent, SubCase, live_part
 from gridpriv.power.ac.quadratic import Compiled, Solved
 from gridpriv.power.objective import BASE_MVA, Service, cost_unit, has_convex_costs
 from gridpriv.power.zone import Zone
@@ -334,11 +334,11 @@ def plan_zone(
 
 def _area(zone: Zone, demand: Floats, boundary: Boundary) -> _Area | None:
     """Return the energized part of a zone within a boundary's limits; None without one."""
-    live = energized(zone)
+    live = live_part(zone, demand)
     if live is None:
         return None
     part, own = live
-    limits: dict[str, Floats] = {}
+    limits: dict[str, Any] = {}
     for name, elements in LIMITS.items():
         at = np.searchsorted(getattr(zone, elements), getattr(part, elements))
         limits[name] = getattr(boundary, name)[at]
@@ -346,7 +346,7 @@ def _area(zone: Zone, demand: Floats, boundary: Boundary) -> _Area | None:
         reserve = boundary.reserve[np.searchsorted(zone.gens, part.gens)]
         limits |= {"pmin": part.case.pmin - reserve, "pmax": part.case.pmax + reserve}
     ties = np.flatnonzero(own[part.case.f_bus] != own[part.case.t_bus])
-    part, _ = cast("tuple[SubCase, Bools]", live_part(zone, demand, **limits))
+    part = replace(part, case=replace(part.case, **limits))
     return _Area(part, own, ties, own[part.case.f_bus[ties]])
 
 
