@@ -34,7 +34,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from scipy import stats
@@ -316,40 +316,6 @@ LEVELS = ("release", "solution", "messages")
 VISIBLE = 256  # coordinates of a release that change most; the rest reveal almost nothing
 
 
-class AuditedMechanism(Protocol):
-    """A mechanism with a stated (epsilon, delta) between two adjacent data sets.
-
-    Attributes
-    ----------
-    level : str
-        Name of the observation.
-    nominal, certified : float
-        Epsilon as stated by the settings, and as charged by the accountant.
-    delta : float
-        Delta of both epsilons; 0 for pure privacy.
-    """
-
-    @property
-    def level(self) -> str: ...  # noqa: D102
-    @property
-    def nominal(self) -> float: ...  # noqa: D102
-    @property
-    def certified(self) -> float: ...  # noqa: D102
-    @property
-    def delta(self) -> float: ...  # noqa: D102
-    @property
-    def log_ratio(self) -> Statistic | None:
-        """Log-likelihood ratio of the stated mechanism, if known."""
-        ...
-
-    def sample(self, neighbour: bool, seed: int) -> Floats:
-        """Return one observed output on D, or on D', shape (k,).
-
-        The same seed must give the same noise on both.
-        """
-        ...
-
-
 class Stated(NamedTuple):
     """Nominal and certified epsilon at a delta."""
 
@@ -360,7 +326,20 @@ class Stated(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ZoneLevel:
-    """One level of a zone, with the stated epsilon of one release or of all its releases."""
+    """One level of a zone: a mechanism with a stated epsilon between two adjacent data sets.
+
+    Attributes
+    ----------
+    nominal, certified : float
+        Epsilon of one release or of all its releases: as stated by the settings, and as charged by
+        the accountant.
+    delta : float
+        Delta of both epsilons; 0 for pure privacy.
+    level : str
+        Name of the observation.
+    here, there : array
+        Protected quantity on D and on D'.
+    """
 
     nominal: float
     certified: float
@@ -449,6 +428,11 @@ class RunLevel(ZoneLevel):
             if record.warm_start:
                 adversary.answer(agent, record)
         return agent
+
+
+AuditedMechanism: TypeAlias = ReleaseLevel | RunLevel
+"""A level with its ``log_ratio``, the log-likelihood ratio of the stated mechanism if it is known,
+and ``sample(neighbour, seed)``: one output (k,) on D or D', with equal noise at an equal seed."""
 
 
 def zone_levels(
