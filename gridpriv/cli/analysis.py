@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import gridpriv
 from gridpriv.cli import flags, output
-from gridpriv.cli.flags import Command
 from gridpriv.core.errors import InputError
 from gridpriv.core.text import Json, Message, amount, counted
 from gridpriv.privacy.certificate import NO_SAMPLER, refuse_unprotected
@@ -94,6 +93,7 @@ def add_exchange(parser: argparse.ArgumentParser) -> None:
     flags.add_ledger_arguments(parser)
     flags.switch(parser, "--public")
     flags.add_output(parser, "DIR")
+    parser.set_defaults(execute=execute_exchange)
 
 
 def execute_exchange(args: argparse.Namespace) -> int:
@@ -192,6 +192,7 @@ def add_security(parser: argparse.ArgumentParser) -> None:
     flags.add_ledger_arguments(parser)
     flags.switch(parser, "--public")
     flags.add_output(parser, "DIR")
+    parser.set_defaults(execute=execute_security)
 
 
 def execute_security(args: argparse.Namespace) -> int:
@@ -434,9 +435,3 @@ def _worst(violations: list[Json]) -> str:
         "generator Q": f"Q {generator}",
     }[top.kind]
     return f"{quantity}: {value} {sign} {bound} {top.unit}{' (marginal)' * top.marginal}"
-
-
-COMMANDS = {
-    "exchange": Command(add_exchange, execute_exchange),
-    "security": Command(add_security, execute_security),
-}

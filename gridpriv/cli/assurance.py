@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import gridpriv
 from gridpriv.cli import flags, output
-from gridpriv.cli.flags import Command
 from gridpriv.core.errors import whole
 from gridpriv.core.text import Json, counted
 from gridpriv.grid.case import Case
@@ -64,6 +63,7 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
     flags.flag(parser, "--levels", "A,B", default="release,solution,messages")
     flags.flag(parser, "--bus", "BUS", flags.WHOLE)
     flags.add_output(parser, "DIR")
+    parser.set_defaults(execute=execute_audit)
 
 
 def execute_audit(args: argparse.Namespace) -> int:
@@ -162,6 +162,7 @@ def add_attack(parser: argparse.ArgumentParser) -> None:
     flags.flag(parser, "--bus", "BUS", flags.WHOLE)
     flags.switch(parser, "--averaging")
     flags.add_output(parser, "DIR")
+    parser.set_defaults(execute=execute_attack)
 
 
 def execute_attack(args: argparse.Namespace) -> int:
@@ -276,9 +277,3 @@ def _three(rows: list[Json], columns: Mapping[str, str]) -> list[Json]:
         return value if whole else "-" if value is None else f"{value:.3g}"
 
     return [{name: shown(row[name]) for name in columns} for row in rows]
-
-
-COMMANDS = {
-    "audit": Command(add_audit, execute_audit),
-    "attack": Command(add_attack, execute_attack),
-}

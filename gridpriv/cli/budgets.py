@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import gridpriv
 from gridpriv.cli import flags
-from gridpriv.cli.flags import Command
 from gridpriv.cli.output import json_text, print_result, print_rows, print_table, say, warn, worded
 from gridpriv.core.errors import InputError, check_choice, not_allowed
 from gridpriv.core.files import write_text
@@ -67,6 +66,7 @@ def add_account(parser: argparse.ArgumentParser) -> None:
     flags.add_flags(parser, Releases)
     flags.flag(parser, "--target-delta", "D", flags.REAL)
     flags.add_output(parser)
+    parser.set_defaults(execute=execute_account)
 
 
 def execute_account(args: argparse.Namespace) -> int:
@@ -194,6 +194,7 @@ def add_ledger(parser: argparse.ArgumentParser) -> None:
     for action in (grant, show, verify):
         flags.add_output(action)
     flags.add_output(export, "FILE")
+    parser.set_defaults(execute=execute_ledger)
 
 
 class _Replaced(argparse.Action):
@@ -363,7 +364,3 @@ def _print_verified(file: str, result: LedgerFile, expected: str | None) -> None
 
 
 ACTIONS = {"grant": _grant, "show": _show, "export": _export, "verify": _verify}
-COMMANDS = {
-    "account": Command(add_account, execute_account),
-    "ledger": Command(add_ledger, execute_ledger),
-}

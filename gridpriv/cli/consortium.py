@@ -7,10 +7,11 @@ replays the signed transcripts in them.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from gridpriv.cli import flags
-from gridpriv.cli.flags import Command
 from gridpriv.cli.output import print_records, print_result, print_table, say, worded
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import make_folder, refuse_used
@@ -37,6 +38,7 @@ def add_consortium(parser: argparse.ArgumentParser) -> None:
     flags.flag(parser, "--run", "NAME", default="1")
     flags.flag(parser, "--address", "HOST:PORT", default="127.0.0.1:50051")
     flags.add_output(parser, "DIR")
+    parser.set_defaults(execute=execute_consortium)
 
 
 def execute_consortium(args: argparse.Namespace) -> int:
@@ -84,12 +86,15 @@ def _verify(args: argparse.Namespace) -> int:
     return print_result(args, document, show, code=DEVIATED if document["deviations"] else 0)
 
 
-def _add_party(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of every party."""
+def _add_party(
+    parser: argparse.ArgumentParser, execute: Callable[[argparse.Namespace], int]
+) -> None:
+    """Add the arguments of every party, and the function that executes its command."""
     flags.flag(parser, "--config", "FILE", required=True)
     flags.switch(parser, "--insecure-loopback")
     flags.flag(parser, "--log", "LEVEL", default="warning")
     flags.add_output(parser)
+    parser.set_defaults(execute=execute)
 
 
 def execute_coordinator(args: argparse.Namespace) -> int:
@@ -168,6 +173,7 @@ def add_keys(parser: argparse.ArgumentParser) -> None:
     flags.flag(parser, "--zone", "NAME", action="append", required=True)
     flags.flag(parser, "--days", "N", flags.WHOLE, 30)
     flags.add_output(parser, "DIR")
+    parser.set_defaults(execute=execute_keys)
 
 
 def execute_keys(args: argparse.Namespace) -> int:
@@ -187,9 +193,5 @@ def execute_keys(args: argparse.Namespace) -> int:
     return print_result(args, document, lambda: say(written, worded("keys-apart")))
 
 
-COMMANDS = {
-    "consortium": Command(add_consortium, execute_consortium),
-    "coordinator": Command(_add_party, execute_coordinator),
-    "zone-agent": Command(_add_party, execute_zone),
-    "keys": Command(add_keys, execute_keys),
-}
+add_coordinator = partial(_add_party, execute=execute_coordinator)
+add_zone = partial(_add_party, execute=execute_zone)

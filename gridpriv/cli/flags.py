@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import gridpriv
 from gridpriv.cli.output import warn
@@ -541,10 +541,3 @@ def _needed(action: argparse.Action) -> str:
     if action.option_strings:
         return f"{action.option_strings[0]} {name}"
     return {"?": f"[{name}]", "*": f"[{name} ...]", "+": f"{name} ..."}.get(str(action.nargs), name)
-
-
-class Command(NamedTuple):
-    """A command: the function that adds its arguments, and the one that executes it."""
-
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    execute: Callable[[argparse.Namespace], int]

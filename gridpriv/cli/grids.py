@@ -36,6 +36,7 @@ def add_cases(parser: argparse.ArgumentParser) -> None:
     flags.flag(parser, "case", "CASE", nargs="?")
     flags.switch(parser, "--all")
     flags.add_output(parser)
+    parser.set_defaults(execute=execute_cases)
 
 
 def execute_cases(args: argparse.Namespace) -> int:
@@ -113,6 +114,7 @@ def add_zones(parser: argparse.ArgumentParser) -> None:
     flags.add_zone_arguments(parser)
     flags.flag(parser, "--plot", "F.png")
     flags.add_output(parser, "F.csv")
+    parser.set_defaults(execute=execute_zones)
 
 
 def execute_zones(args: argparse.Namespace) -> int:
@@ -170,6 +172,7 @@ def add_convert(parser: argparse.ArgumentParser) -> None:
     flags.flag(parser, "source", "IN")
     flags.flag(parser, "target", "OUT")
     flags.add_output(parser)
+    parser.set_defaults(execute=execute_convert)
 
 
 def execute_convert(args: argparse.Namespace) -> int:
@@ -204,10 +207,3 @@ def _print_conversion(document: Json) -> None:
         say(worded("convert-check"))
     missing = "Not represented: {field} ({count}): {note}."
     say(*(missing.format(**note) for note in document["unsupported"]))
-
-
-COMMANDS = {
-    "cases": flags.Command(add_cases, execute_cases),
-    "zones": flags.Command(add_zones, execute_zones),
-    "convert": flags.Command(add_convert, execute_convert),
-}

@@ -6,7 +6,6 @@ import argparse
 import shlex
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import gridpriv
 from gridpriv.cli import flags
 from gridpriv.cli.budgets import grant_units
-from gridpriv.cli.flags import Command
 from gridpriv.cli.output import (
     output_folder,
     print_records,
@@ -27,7 +25,6 @@ from gridpriv.cli.output import (
 from gridpriv.cli.study import (
     add_reproduce,
     add_running,
-    execute_reproduce,
     execution,
     print_means,
     report_study,
@@ -62,10 +59,9 @@ ALGORITHMS, TOTALS, SEEDS = "ryu-kim,dp-admm,dpsgd", "0.5,1,5", 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions and their arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    for name, command in ACTIONS.items():
+    for name, add in ACTIONS.items():
         summary = flags.help_of(parser, name)
-        action = actions.add_parser(name, help=summary, description=summary, allow_abbrev=False)
-        command.add_arguments(action)
+        add(actions.add_parser(name, help=summary, description=summary, allow_abbrev=False))
 
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,6 +71,7 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     flags.switch(parser, "--public")
     flags.switch(parser, "--resume")
     flags.add_output(parser, "DIR")
+    parser.set_defaults(execute=_run)
 
 
 def _compare_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,17 +89,13 @@ def _compare_arguments(parser: argparse.ArgumentParser) -> None:
     flags.flag(parser, "--client-rounds", "N", flags.WHOLE)
     flags.flag(parser, "--allow", "NAME", action="append")
     add_running(parser, jobs=1, out="learn-compare")
+    parser.set_defaults(execute=_compare)
 
 
 def _source_arguments(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
     flags.flag(parser, "dataset", "DATASET", nargs=nargs)
     flags.flag(parser, "--data", "DIR")
     flags.switch(parser, "--download")
-
-
-def execute(args: argparse.Namespace) -> int:
-    """Run the action."""
-    return ACTIONS[args.action].execute(args)
 
 
 def _dataset(args: argparse.Namespace, settings: LearnSettings) -> Dataset:
@@ -277,6 +270,7 @@ def grant_arguments(parser: argparse.ArgumentParser) -> None:
     flags.flag(parser, "--ledger-key", "FILE")
     flags.add_flags(parser, LearnSettings, without=set(names(LearnSettings)) - OF_SAMPLES)
     flags.add_output(parser)
+    parser.set_defaults(execute=grant)
 
 
 def grant(args: argparse.Namespace) -> int:
@@ -298,6 +292,7 @@ def predict_arguments(parser: argparse.ArgumentParser) -> None:
     flags.flag(parser, "dataset", "DATA")
     flags.flag(parser, "--data", "DIR")
     flags.add_output(parser, "F.csv")
+    parser.set_defaults(execute=predict)
 
 
 def predict(args: argparse.Namespace) -> int:
@@ -357,6 +352,7 @@ def _forecast_arguments(parser: argparse.ArgumentParser) -> None:
     flags.add_flags(parser, Forecasting)
     flags.add_ledger_arguments(parser)
     flags.add_output(parser, "F.csv")
+    parser.set_defaults(execute=_forecast)
 
 
 def _forecast(args: argparse.Namespace) -> int:
@@ -400,11 +396,11 @@ def _print_forecast(document: Json) -> None:
 
 
 ACTIONS = {
-    "run": Command(_run_arguments, _run),
-    "compare": Command(_compare_arguments, _compare),
-    "predict": Command(predict_arguments, predict),
-    "forecast": Command(_forecast_arguments, _forecast),
-    "reproduce": Command(add_reproduce, partial(execute_reproduce, only_learning=True)),
-    "grant": Command(grant_arguments, grant),
+    "run": _run_arguments,
+    "compare": _compare_arguments,
+    "predict": predict_arguments,
+    "forecast": _forecast_arguments,
+    "reproduce": add_reproduce,
+    "grant": grant_arguments,
 }
-COMMANDS = {"learn": Command(add_arguments, execute)}
+"""The functions that add the arguments of actions, in the order of the help."""

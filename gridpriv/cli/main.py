@@ -16,41 +16,41 @@ import signal
 import sys
 import traceback
 import warnings
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import NoReturn
 
-from gridpriv.cli.flags import Command, Parser, help_of
+from gridpriv.cli.flags import Parser, help_of
 from gridpriv.core.errors import GridprivError, GridprivWarning, InputError, SolverError, notes
 from gridpriv.core.text import clean
 from gridpriv.core.threads import one_thread
 
 COMMANDS = {
-    "run": "run",
-    "compare": "study",
-    "plan": "plan",
-    "publish": "publish",
-    "report": "study",
-    "reproduce": "study",
-    "audit": "assurance",
-    "attack": "assurance",
-    "relax": "optimum",
-    "acopf": "optimum",
-    "security": "analysis",
-    "exchange": "analysis",
-    "zones": "grids",
-    "cases": "grids",
-    "convert": "grids",
-    "learn": "learn",
-    "ledger": "budgets",
-    "schema": "study",
-    "consortium": "consortium",
-    "coordinator": "consortium",
-    "zone-agent": "consortium",
-    "keys": "consortium",
-    "account": "budgets",
+    "run": "run:add_arguments",
+    "compare": "study:add_compare",
+    "plan": "plan:add_arguments",
+    "publish": "publish:add_arguments",
+    "report": "study:add_report",
+    "reproduce": "study:add_reproduce",
+    "audit": "assurance:add_audit",
+    "attack": "assurance:add_attack",
+    "relax": "optimum:add_relax",
+    "acopf": "optimum:add_acopf",
+    "security": "analysis:add_security",
+    "exchange": "analysis:add_exchange",
+    "zones": "grids:add_zones",
+    "cases": "grids:add_cases",
+    "convert": "grids:add_convert",
+    "learn": "learn:add_arguments",
+    "ledger": "budgets:add_ledger",
+    "schema": "study:add_schema",
+    "consortium": "consortium:add_consortium",
+    "coordinator": "consortium:add_coordinator",
+    "zone-agent": "consortium:add_zone",
+    "keys": "consortium:add_keys",
+    "account": "budgets:add_account",
 }
-"""The modules of commands, in the order of the help."""
+"""The functions that add the arguments of commands, in the order of the help."""
 RARELY = 100_000  # new objects between two collections: imports make many and drop few
 TRACEBACK = "GRIDPRIV_TRACEBACK"
 DEFECT, PIPE_CLOSED = 70, 141
@@ -111,7 +111,8 @@ def _run(words: list[str], command: str, *, own: bool) -> int:
         return 2
     show_warnings(quiet=args.quiet)
     try:
-        return command_of(args.command).execute(args)
+        code: int = args.execute(args)
+        return code
     except InputError as error:
         if not getattr(args, "study", None):  # a file's settings are keys
             args.parser.name_flag(error)
@@ -206,14 +207,13 @@ def _parser(command: str) -> Parser:
         summary = help_of(parser, name)
         described = commands.add_parser(name, help=summary, description=summary)
         if name == command:
-            command_of(name).add_arguments(described)
+            add_arguments(name, described)
     return parser
 
 
-def command_of(name: str) -> Command:
-    """Return a command by its name."""
-    commands: dict[str, Command] = import_module(f"gridpriv.cli.{COMMANDS[name]}").COMMANDS
-    return commands[name]
+def add_arguments(name: str, parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of a command, and as a default the function that executes it."""
+    resolve_name(f"gridpriv.cli.{COMMANDS[name]}")(parser)
 
 
 class _Version(argparse.Action):

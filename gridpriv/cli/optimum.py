@@ -10,7 +10,6 @@ import numpy as np
 
 import gridpriv
 from gridpriv.cli import flags, output
-from gridpriv.cli.flags import Command
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import SolverError
 from gridpriv.core.settings import changed, choice
@@ -98,6 +97,7 @@ def add_relax(parser: argparse.ArgumentParser) -> None:
     flags.add_case_arguments(parser)
     flags.add_flags(parser, Relaxation)
     flags.add_output(parser, "DIR")
+    parser.set_defaults(execute=execute_relax)
 
 
 def execute_relax(args: argparse.Namespace) -> int:
@@ -154,6 +154,7 @@ def add_acopf(parser: argparse.ArgumentParser) -> None:
     flags.add_flags(parser, Optimum)
     flags.switch(parser, "--bound")
     flags.add_output(parser, "DIR")
+    parser.set_defaults(execute=execute_acopf)
 
 
 def execute_acopf(args: argparse.Namespace) -> int:
@@ -235,6 +236,3 @@ def _print_optimum(optimum: AcOptimum, document: Json) -> None:
         output.say(output.worded("acopf-curtailed", price=f"{price:g}"))
     if document["shed_mw"] - document["deenergized_mw"] > optimum.state.negligible_mw:
         output.say(output.worded("acopf-binding", limits=limit_sentence(optimum.state.binding)))
-
-
-COMMANDS = {"relax": Command(add_relax, execute_relax), "acopf": Command(add_acopf, execute_acopf)}

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
 from gridpriv.cli import flags, output
-from gridpriv.cli.flags import Command
 from gridpriv.core.errors import check_choice, not_allowed, positive
 from gridpriv.core.settings import Part, changed, count, number, shortest
 from gridpriv.core.text import LEAST_MW, Json, amount, counted
@@ -62,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flags.add_flags(parser, Scenarios)
     flags.flag(parser, "--protect", "BETA", help=argparse.SUPPRESS, dest="beta")  # its older name
     flags.add_output(parser, "DIR")
+    parser.set_defaults(execute=execute)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -297,6 +297,3 @@ def _cells(rows: list[Json], shown: list[str], *, priced: bool) -> Iterator[list
 FIGURES = ("expected_error_mw", "over_optimum", "shed_mw", "balancing_mw")
 ENDS = ("median", "least", "most")
 NOISES = {"knorm": "K-norm", "laplace": "Laplace"}
-
-
-COMMANDS = {"plan": Command(add_arguments, execute)}

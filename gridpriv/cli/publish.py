@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from gridpriv.cli import flags
-from gridpriv.cli.flags import Command
 from gridpriv.cli.output import print_records, print_result, print_table, say, worded
 from gridpriv.core.errors import InputError, not_allowed, positive
 from gridpriv.core.files import (
@@ -119,6 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flags.flag(parser, "--series", "FILE.csv")
     flags.add_ledger_arguments(parser)
     flags.add_output(parser, "FILE")
+    parser.set_defaults(execute=execute)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -425,6 +425,3 @@ def sentences(document: Json) -> list[str]:
     if demand["margin"]:
         lines.append(worded("publish-moved", **demand))
     return lines
-
-
-COMMANDS = {"publish": Command(add_arguments, execute)}

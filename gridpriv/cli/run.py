@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import gridpriv
 from gridpriv.cli import flags, output
-from gridpriv.cli.flags import Command
 from gridpriv.core.errors import BudgetError, InputError, SolverError, warn
 from gridpriv.core.text import Json, counted, shown
 from gridpriv.grid.case import Case
@@ -43,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flags.switch(parser, "--public")
     flags.flag(parser, "--write", "FILE")
     flags.add_output(parser, "DIR")
+    parser.set_defaults(execute=execute)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -298,6 +298,3 @@ def _of_hours(privacy: Json) -> str:
         return ""
     releases = privacy["releases_per_zone"] - privacy["interrupted_releases_per_zone"]
     return f" of {counted(stream['block_hours'] * releases, 'hour')}"
-
-
-COMMANDS = {"run": Command(add_arguments, execute)}

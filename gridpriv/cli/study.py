@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import gridpriv
 from gridpriv.cli import flags, output
-from gridpriv.cli.flags import Command
 from gridpriv.core.errors import InputError, SolverError, check_choice, not_allowed
 from gridpriv.core.settings import Setting, reading, settings_of
 from gridpriv.core.text import Json, amount, counted, frame_records, json_ready, shown
@@ -57,6 +56,7 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     add_running(parser)
     flags.switch(parser, "--no-reference", "store_false", dest="reference", default=None)
     flags.switch(parser, "--dry-run")
+    parser.set_defaults(execute=execute_compare)
 
 
 def add_running(
@@ -310,13 +310,15 @@ def add_reproduce(parser: argparse.ArgumentParser) -> None:
     if "learn" not in parser.prog:
         flags.flag(parser, "--cluster", "ADDRESS")
     add_running(parser)
+    parser.set_defaults(execute=execute_reproduce)
 
 
-def execute_reproduce(args: argparse.Namespace, *, only_learning: bool = False) -> int:
+def execute_reproduce(args: argparse.Namespace) -> int:
     """Reproduce, check the paper's statements, print and write the outcome."""
     from gridpriv.study.papers import COMPUTED, learns, reads_scale, reproduce, reproductions
 
-    known = {n: title for n, title in reproductions().items() if not only_learning or learns(n)}
+    every = args.command != "learn"
+    known = {n: title for n, title in reproductions().items() if every or learns(n)}
     if args.name is None:
         rows = [{"name": name, "content": title} for name, title in known.items()]
         listed_ = list(known.items())
@@ -400,6 +402,7 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     flags.flag(parser, "--values", "A,B")
     flags.switch(parser, "--public")
     flags.add_output(parser, "DIR")
+    parser.set_defaults(execute=execute_report)
 
 
 def execute_report(args: argparse.Namespace) -> int:
@@ -446,6 +449,7 @@ def add_schema(parser: argparse.ArgumentParser) -> None:
     flags.switch(parser, "--markdown")
     flags.flag(parser, "--json-schema", "DIR")
     flags.add_output(parser)
+    parser.set_defaults(execute=execute_schema)
 
 
 def execute_schema(args: argparse.Namespace) -> int:
@@ -476,11 +480,3 @@ def markdown(tables: dict[str, Json]) -> str:
     from gridpriv.report.export import template
 
     return template("tables.md").render(tables=tables.values())
-
-
-COMMANDS = {
-    "compare": Command(add_compare, execute_compare),
-    "reproduce": Command(add_reproduce, execute_reproduce),
-    "report": Command(add_report, execute_report),
-    "schema": Command(add_schema, execute_schema),
-}

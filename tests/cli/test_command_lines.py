@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from gridpriv.cli.flags import Parser
-from gridpriv.cli.main import COMMANDS, command_of, main
+from gridpriv.cli.main import COMMANDS, add_arguments, main
 
 CASE = """function mpc = tiny
 mpc.version = '2';
@@ -219,7 +219,7 @@ def every_flag() -> dict[str, list[str]]:
     commands_by_flag: dict[str, list[str]] = {}
     for name in COMMANDS:
         parser = Parser(prog=name)
-        command_of(name).add_arguments(parser)
+        add_arguments(name, parser)
         commands_by_flag |= leaves(parser, name)
     return commands_by_flag
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gridpriv.cli.main import COMMANDS, command_of, main
+from gridpriv.cli.main import COMMANDS, add_arguments, main
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
@@ -16,7 +16,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
     by_name = {}
     for name in COMMANDS:
         parser = argparse.ArgumentParser(prog=name)
-        command_of(name).add_arguments(parser)
+        add_arguments(name, parser)
         nested = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
         actions = {f"{name} {k}": action for a in nested for k, action in a.choices.items()}
         by_name |= actions or {name: parser}

@@ -18,7 +18,7 @@ from gridpriv.assurance.audit import RUNS
 from gridpriv.assurance.statistic import LEVELS
 from gridpriv.cli import learn
 from gridpriv.cli.flags import Parser, examples, given_settings, help_texts
-from gridpriv.cli.main import COMMANDS, _parser, command_of, main
+from gridpriv.cli.main import COMMANDS, _parser, add_arguments, main
 from gridpriv.consortium import parties
 from gridpriv.grid import partition
 from gridpriv.learning import LearnSettings, make_learn_settings
@@ -38,7 +38,7 @@ def every_command() -> list[tuple[str, argparse.ArgumentParser]]:
     commands = []
     for name in COMMANDS:
         parser = Parser(prog=f"gridpriv {name}")
-        command_of(name).add_arguments(parser)
+        add_arguments(name, parser)
         commands += leaves(parser, name)
     return commands
 
@@ -257,10 +257,10 @@ def test_a_word_that_is_no_near_miss_gets_no_suggestion(word: str, capsys) -> No
 def test_help_of_a_command_imports_nothing_slow() -> None:
     code = (
         "import sys\n"
-        "from gridpriv.cli.main import COMMANDS, command_of\n"
+        "from gridpriv.cli.main import COMMANDS, add_arguments\n"
         "from gridpriv.cli.flags import Parser\n"
         "for name in COMMANDS:\n"
-        "    command_of(name).add_arguments(Parser(prog=name))\n"
+        "    add_arguments(name, Parser(prog=name))\n"
         "slow = {'pandas', 'scipy', 'pyomo', 'casadi', 'matplotlib', 'torch', 'pandapower'}\n"
         "print(sorted(slow & set(sys.modules)))"
     )
