@@ -252,7 +252,7 @@ def _charged(
 
     with open_charge(args.ledger, args.ledger_key, owners, noisy=True) as charge:
         if charge is not None:
-            charge.ledger.plan({WHOLE_GRID: charge.cost(WHOLE_GRID, planned)})
+            charge.admit({WHOLE_GRID: planned})
         yield charge
 
 

@@ -249,12 +249,13 @@ def _run_series(args: argparse.Namespace, context: RunContext, horizon: Horizon)
 
     from gridpriv.report.plots import write_series_copies
     from gridpriv.study.context import run_steps
+    from gridpriv.study.run_folder import Runs
 
     series = horizon.series
     with ExitStack() as stack:
         folder = context.out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        values = (series.case, horizon.zoning, horizon.settings, horizon.seed, series)
-        run_folder = stack.enter_context(context.open_folder(folder, *values))
+        runs = Runs(series.case, horizon.zoning, horizon.settings, horizon.seed, series)
+        run_folder = stack.enter_context(context.open_folder(folder, runs))
         try:
             run_steps(context, horizon, run_folder)
             run_folder.finish()

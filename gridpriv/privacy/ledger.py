@@ -517,6 +517,11 @@ class ReleaseCharge:
         """Return the cost of releases under the granted adjacency."""
         return charges_of(releases, self.ledger.factor(owner))
 
+    def admit(self, planned: Mapping[str, Mapping[Release, int]], runs: int = 1) -> None:
+        """Check that the planned releases of owners, in so many runs, fit their grants."""
+        costs = {owner: self.cost(owner, releases) for owner, releases in planned.items()}
+        self.ledger.plan({owner: combined({}, cost, runs) for owner, cost in costs.items()})
+
 
 def _some(number: int, dataset: LedgerDataset) -> str:
     """Return ``3 of the 5 buses``, or ``all 5 buses``."""

@@ -22,7 +22,6 @@ from gridpriv.core.files import sealed
 from gridpriv.core.text import Json
 from gridpriv.core.threads import uninterrupted
 from gridpriv.grid.case import Case
-from gridpriv.grid.zoning import Zoning
 from gridpriv.privacy.release import Charging, Release
 from gridpriv.zonal.documents import PLAN_FILE
 from gridpriv.zonal.opening import RoundRecord
@@ -32,10 +31,9 @@ from gridpriv.zonal.run import Admit, Leave, Planned, default_transport, referen
 from gridpriv.zonal.settings import Settings
 
 if TYPE_CHECKING:
-    from gridpriv.grid.scenarios import DemandSeries
     from gridpriv.privacy.ledger import ReleaseCharge
     from gridpriv.privacy.ledger_rows import LedgerDataset
-    from gridpriv.study.run_folder import RunFolder
+    from gridpriv.study.run_folder import RunFolder, Runs
     from gridpriv.zonal.day import DayPlan
     from gridpriv.zonal.horizon import DemandEstimates, Horizon
 
@@ -150,17 +148,7 @@ class RunContext:
                 yield None, None
                 return
             charge.ledger.check_charged(run_id, stored)
-
-            def admit(planned: Planned) -> None:
-                from gridpriv.privacy.filters import combined
-
-                cost = {
-                    zone: combined({}, charge.cost(zone, releases), runs)
-                    for zone, releases in planned.items()
-                }
-                charge.ledger.plan(cost)
-
-            yield charge, None if stored else admit
+            yield charge, None if stored else partial(charge.admit, runs=runs)
 
     @contextmanager
     def charged(
@@ -178,24 +166,16 @@ class RunContext:
         """Return the processes of the zones, reused in further runs."""
         return ReusedAgents(self.transport or default_transport(workers))
 
-    def open_folder(
-        self,
-        folder: Path,
-        case: Case,
-        zoning: Zoning,
-        settings: Settings,
-        seed: int,
-        series: DemandSeries | None = None,
-    ) -> AbstractContextManager[RunFolder]:
+    def open_folder(self, folder: Path, runs: Runs) -> AbstractContextManager[RunFolder]:
         """Return the folder of a run, or a series; it is locked until its context ends."""
-        repeated = settings if settings.noise == "secure" else replace(settings, seed=seed)
         from gridpriv.privacy.ledger import ledger_identity
-        from gridpriv.study.run_folder import Runs, open_runs  # imports pandas
+        from gridpriv.study.run_folder import open_runs  # imports pandas
 
-        runs = Runs(case, zoning, settings, seed, series, self.repeat(repeated))
+        secure = runs.settings.noise == "secure"
+        repeated = runs.settings if secure else replace(runs.settings, seed=runs.seed)
         return open_runs(
             folder,
-            runs,
+            replace(runs, repeat=self.repeat(repeated)),
             public=self.public,
             resume=self.resume,
             ledger=ledger_identity(self.ledger, self.ledger_key),
@@ -227,8 +207,10 @@ def run_case(
     with ExitStack() as stack:
         run_folder = None
         if context.out is not None:
-            values = (case, prepared.zoning, prepared.settings, prepared.seed)
-            run_folder = stack.enter_context(context.open_folder(context.out, *values))
+            from gridpriv.study.run_folder import Runs  # imports pandas
+
+            runs = Runs(case, prepared.zoning, prepared.settings, prepared.seed)
+            run_folder = stack.enter_context(context.open_folder(context.out, runs))
             if not run_folder.remaining():
                 with context.progress(case.name, 0):
                     if (document := context.finish(run_folder)) is not None:

@@ -255,8 +255,7 @@ def forecast_series(
             releases = learning.zone_releases(
                 past, weights, settings.total, adjacency.beta, settings.noise
             )
-            planned = Counter(releases.values())
-            charge.ledger.plan({zone: charge.cost(zone, planned) for zone in zoning.names})
+            charge.admit({zone: Counter(releases.values()) for zone in zoning.names})
         forecast = learning.forecast_demand(
             [
                 learning.History(zone, series.pd[:count, members], series.qd[:count, members])

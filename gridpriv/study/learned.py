@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -553,10 +553,10 @@ def charging(
         if charge is not None:
             task, _ = make_task(dataset, settings)
             drawn = planned(replace(task, checkpoint=checkpoint))
-            costs = {name: charge.cost(name, releases) for name, releases in drawn.items()}
-            if any(charged.kind == "uncertified" for cost in costs.values() for charged in cost):
+            releases = chain.from_iterable(drawn.values())
+            if any(release.certified.kind == "uncertified" for release in releases):
                 raise not_allowed(
                     "ledger", ledger, "left out with this run: nothing is proved of its releases"
                 )
-            charge.ledger.plan(costs)
+            charge.admit(drawn)
         yield charge
