@@ -49,7 +49,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -65,7 +64,13 @@ from gridpriv.core.errors import GridprivError
 from gridpriv.core.tables import publish_table
 from gridpriv.grid.case import Case
 from gridpriv.power.zone_agent import public_proxy
-from gridpriv.privacy.mechanism import MECHANISMS, Mechanism, Staircase, make_mechanism
+from gridpriv.privacy.mechanism import (
+    MECHANISMS,
+    Mechanism,
+    Staircase,
+    is_installed,
+    make_mechanism,
+)
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
@@ -232,7 +237,7 @@ def mechanism_laws(multiplier: float, confidence: float) -> list[Finding]:
     """
     findings: list[Finding] = []
     for (kind, source), law_of in MECHANISMS.items():
-        mechanism = make_mechanism(law_of, multiplier, 1.0) if _installed(kind, source) else None
+        mechanism = make_mechanism(law_of, multiplier, 1.0) if is_installed(kind, source) else None
         if mechanism is None or not has_distribution(kind, mechanism):
             continue
         noise = mechanism.perturb(
@@ -242,12 +247,6 @@ def mechanism_laws(multiplier: float, confidence: float) -> list[Finding]:
         (finding,) = _laws([sample], (1.0 - confidence) / len(MECHANISMS))
         findings.append(replace(finding, neighbour=f"{kind}, {source}"))
     return findings
-
-
-def _installed(kind: str, source: str) -> bool:
-    """Return True for a mechanism that can be drawn; secure ones except K-norm need OpenDP."""
-    needs = source == "secure" and kind != "knorm"
-    return (kind, source) in MECHANISMS and not (needs and find_spec("opendp") is None)
 
 
 def has_distribution(name: str, mechanism: Mechanism) -> bool:
@@ -315,7 +314,7 @@ CHANCE = 1e-9  # without a replayed bus: secure noise has no seed
 
 def low_bits(rule: NoiseRule) -> list[Finding]:
     """Return the counts of noisy values on the value's own grid; [] without OpenDP."""
-    if not _installed(rule.mechanism, "secure"):
+    if not is_installed(rule.mechanism, "secure"):
         return []
     secure = NoiseRule(rule.mechanism, "secure", rule.multiplier)
     mechanism = secure.release(Sensitivity(1.0, rule.norm, "any value")).mechanism

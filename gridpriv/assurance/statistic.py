@@ -33,7 +33,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from importlib.util import find_spec
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -45,7 +44,7 @@ from gridpriv.consensus.agent import Agent
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.privacy.accounting import epsilon_of, total_epsilon, total_pure
-from gridpriv.privacy.mechanism import MECHANISMS, Staircase
+from gridpriv.privacy.mechanism import Staircase, is_installed
 from gridpriv.privacy.noise import NoiseStreams
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.sensitivity import Norm
@@ -481,8 +480,8 @@ def secure_level(prepared: Prepared, simulated: ReleaseLevel) -> ReleaseLevel | 
     Only coordinates that change are released: secure noise is slow, and others reveal nothing.
     """
     rule, visible = adversary.rule_of(prepared), simulated.visible
-    missing = find_spec("opendp") is None or (rule.mechanism, "secure") not in MECHANISMS
-    if rule.source == "secure" or missing or not visible.size:
+    installed = is_installed(rule.mechanism, "secure")
+    if rule.source == "secure" or not installed or not visible.size:
         return None
     release = replace(rule, source="secure").release(simulated.release.sensitivity)
     here, there = simulated.here[visible], simulated.there[visible]

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
@@ -390,6 +391,12 @@ MECHANISMS: dict[tuple[str, str], type[Additive]] = {
 def has_secure_sampler(mechanism: str) -> bool:
     """Return True where a mechanism, by its name in settings, has secure noise."""
     return (mechanism, "secure") in MECHANISMS
+
+
+def is_installed(mechanism: str, source: str) -> bool:
+    """Return True for a mechanism that can be drawn; secure ones except K-norm need OpenDP."""
+    needs = source == "secure" and mechanism != "knorm"
+    return (mechanism, source) in MECHANISMS and not (needs and find_spec("opendp") is None)
 
 
 def make_mechanism(kind: type[Additive], scale: float, distance: float) -> Mechanism:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,7 @@ from gridpriv.assurance.statistic import (
     proportion_above,
     proportion_below,
     runs_needed,
+    secure_level,
     zone_levels,
 )
 from gridpriv.cli.assurance import _print_audit
@@ -218,6 +220,21 @@ def test_audit_document(monkeypatch: pytest.MonkeyPatch) -> None:
     messages = document["statistical"][2]
     assert messages["certified"] == pytest.approx(2.0)  # two rounds at epsilon 1
     assert all(row["measured"] <= row["certified"] for row in document["statistical"])
+
+
+@pytest.mark.parametrize(("mechanism", "audited"), [("knorm", True), ("laplace", False)])
+def test_secure_knorm_noise_is_audited_without_opendp(
+    mechanism: str, audited: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = prepared(mechanism=mechanism, noise_schedule="once", release="bus")
+    zone, other = target(run, None)
+    script = record_run(run).recorded[zone]
+    (simulated,) = zone_levels(run, zone, script, other, ("release",))
+    monkeypatch.setitem(sys.modules, "opendp", None)
+    level = secure_level(run, simulated)
+    assert (level is not None) == audited
+    if level is not None:
+        assert np.isfinite(level.sample(False, 1)).all()
 
 
 @pytest.mark.slow
