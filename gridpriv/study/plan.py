@@ -448,10 +448,14 @@ def _check_setting(where: str, key: str, value: object) -> None:
 def _budget(value: float | str | privacy.Budget, per_release: bool, delta: float) -> privacy.Budget:
     if isinstance(value, privacy.Budget):
         return value
-    if isinstance(value, str) and ":" in value:
-        return privacy.parse_budget(value.replace(";", ","))  # commas separate budgets
     try:
+        if isinstance(value, str) and ":" in value:
+            return privacy.parse_budget(value.replace(";", ","))  # commas separate budgets
         epsilon = float(value)
+    except InputError as error:
+        allowed = error.setting[2].replace("[,D]", "[;D]") if error.setting else str(error)
+        form = f"{allowed}; commas separate budgets, as in 'total:1;1e-5,total:5;1e-5'"
+        raise not_allowed("budgets", value, form) from None
     except (ValueError, TypeError, OverflowError):
         allowed = "a number, total:E[;D] or per-release:E[;D], such as 1 or total:5;1e-5"
         raise not_allowed("budgets", value, allowed) from None

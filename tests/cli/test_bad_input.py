@@ -99,6 +99,18 @@ def test_kilowatts_in_a_megawatt_column_are_questioned_and_not_refused(
 STORAGE = "name,bus,p_mw,energy_mwh,soc_percent\nbattery,1,20000,20000,50\n"
 
 
+@pytest.mark.parametrize("budgets", ["1e-5;total:5", "total:1,1e-5;total:5", "foo:5", "total:x"])
+def test_the_form_of_budgets_that_a_refusal_names_is_accepted(
+    capsys: pytest.CaptureFixture[str], budgets: str
+) -> None:
+    words = ["compare", "case14", "--seeds", "1", "--dry-run", "--budgets"]
+    assert main([*words, budgets]) == 2
+    refusal = capsys.readouterr().err
+    assert budgets.rpartition(",")[2] in refusal, "the value as typed"
+    assert "[,D]" not in refusal
+    assert main([*words, refusal.split("'")[-2]]) == 0
+
+
 @pytest.mark.usefixtures("no_replans")
 @pytest.mark.parametrize(
     ("words", "source"),
