@@ -363,7 +363,7 @@ def sentences(document: Json) -> list[str]:
     if screened:
         lines.append(output.worded("security-screened", outages=counted(screened, "outage")))
     if document["secure"] is False and document["corrected"] is None:
-        preventive = "--secure dispatches so that fewer outages violate a limit; "
+        preventive = "--secure finds a dispatch that keeps limits after outages, if possible; "
         of_shared = preventive if document["view"] == SHARED else ""
         lines.append(output.worded("security-next", preventive=of_shared))
     public = document["visibility"] == "public"

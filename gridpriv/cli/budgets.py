@@ -45,7 +45,7 @@ class Releases(Part):
         "mechanism",
         "laplace",
         choices=("laplace", "gaussian", "knorm"),
-        help="noise mechanism; knorm: totals of laplace (upper bounds for --release tree)",
+        help="noise mechanism; knorm: totals as of laplace (with --release tree, at most these)",
     )
     calibration: Calibration = choice(
         "analytic",

@@ -2,8 +2,8 @@
 
 A report lists every field of a source. *Read* fields are in the :class:`~gridpriv.grid.case.Case`.
 *Ignored* fields do not affect the model (names, areas, emergency ratings). *Unsupported* fields
-affect the grid's operation and are not modelled; if the power balance may differ from the source's
-because of one in service, ``left_out`` is set and loading the case warns.
+affect the grid's operation and are not, or only coarsely, modelled; if the power balance may differ
+from the source's because of one in service, ``left_out`` is set and loading the case warns.
 
 ``fields.csv`` lists the fields of every source: key, name, status, note, and flags (``left out``;
 ``always``: also if no row has it).
@@ -297,7 +297,7 @@ class ReadReport:
 
     @property
     def unsupported(self) -> tuple[FieldNote, ...]:
-        """Fields that affect the grid's operation and are not modelled."""
+        """Fields that affect the grid's operation and are not, or only coarsely, modelled."""
         return tuple(note for note in self.notes if note.status == "unsupported")
 
     def table(self) -> pd.DataFrame:

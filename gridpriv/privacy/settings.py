@@ -347,7 +347,7 @@ class Privacy(Part):
     )
     target_delta: float = number(
         1e-5,
-        "delta of stated totals, besides pure ones; --budget does not set it",
+        "delta of stated totals, next to pure totals; the D of --budget does not change it",
         check_delta,
     )
     noise: Noise = choice(

@@ -73,7 +73,7 @@ Refusal = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Adjacency(Part):
-    """Protected change: two demands with this difference at one bus must be hard to distinguish."""
+    """Adjacent demands differ at one bus by at most beta, before --load-scale."""
 
     beta: Beta = notation(
         Beta(1.0, "MW"),
@@ -175,7 +175,8 @@ class Scenario(Part):
 
     load_scale: float = number(
         1.0,
-        "factor on every bus's demand and fixed static generators (such as PV)",
+        "factor on the net demand of every bus (loads, fixed static generators such as PV, "
+        "storage, DC lines)",
         not_negative,
     )
     outage: tuple[str, ...] = several(
@@ -249,7 +250,7 @@ class Grid(Scenario):
     tolerance: float | None = number(
         None,
         "largest entry of the consensus residual, p.u., at which rounds on the relaxation stop "
-        "(dual residual: 10 X); 0: all rounds",
+        "(dual residual: 10 X); 0: all rounds; above 0.01 p.u. a run counts as not converged",
         not_negative,
         unset=f"{DEFAULT_TOLERANCE:g} with update exact, penalty auto, start warm, "
         "solver-tolerance matched and noise drawn at most once, else 0",
@@ -578,11 +579,12 @@ VIEW = partial(
 
 @dataclass(frozen=True, kw_only=True)
 class FlowBased(Part):
-    """Demand sets margins, domain, payments, AC PTDFs, and DC PTDFs of zones without generators.
+    """Margins, domain, payments (at mean bus prices) and AC PTDFs depend on the demand of --view.
 
-    A zone's net position changes by its generators, in proportion to capacity, or else by its
-    demand (GSK). Margins (RAM) are the active flow that a rating allows at unchanged reactive flow,
-    less that of the AC optimum for this demand, without a reliability margin (FRM).
+    So do DC PTDFs of zones without generators. A zone's net position changes by its generators, in
+    proportion to capacity, or else by its demand (GSK). The margin (RAM) of a direction is the
+    active flow that the rating allows at unchanged reactive flow, less that of the AC optimum; it
+    has no reliability margin (FRM).
     """
 
     view: str = VIEW()

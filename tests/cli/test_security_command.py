@@ -161,7 +161,7 @@ def test_the_verdict_names_its_demand_its_ratings_and_its_privacy(capsys, monkey
     assert "total epsilon 1 (pure DP, delta = 0)" in printed
     assert "This run: simulated noise, no privacy" in printed and "; seed 1." in printed
     assert "Protected: any change of one bus's active demand by at most 10 MW" in printed
-    assert "Next: --secure dispatches so that fewer outages violate a limit" in printed
+    assert "Next: --secure finds a dispatch that keeps limits after outages, if possible" in printed
     assert "shed M " not in table
     assert main(["security", "case39", *PLAIN, "--view", "local"]) == 0
     printed = capsys.readouterr().out
