@@ -135,10 +135,11 @@ def results(document: Json) -> list[list[object]]:
 
 
 def _share(physical: Json) -> str:
-    """Return balancing power as a share of the demand, in words."""
+    """Return the meaning of balancing power, and its share of the demand."""
     power, load = physical["balancing_mw"] or 0.0, physical["load_mw"] or 0.0
-    small = power <= negligible_mw(load) or load <= 0
-    return "" if small else f"{number_text(100.0 * power / load, 2)} % of the demand"
+    if power <= negligible_mw(load) or load <= 0:
+        return "deviation of interchange"
+    return f"deviation, {number_text(100.0 * power / load, 2)} % of the demand"
 
 
 def _power(physical: Json, costs: Json) -> list[list[object]]:

@@ -575,7 +575,7 @@ def test_balancing_power_is_next_to_the_cost_of_privacy_with_its_value(private):
     names = [row[0] for row in results(document)]
     assert names[names.index("cost of privacy") + 1] == "balancing power"
     note = results(document)[names.index("balancing power")][3]
-    assert note == "10 % of the demand"
+    assert note == "deviation, 10 % of the demand"
     (text,) = (str(m) for m in messages(document) if m.code == "costs-include")
     assert "At 1000 $/MWh (--balancing-price), that power is worth 25900.0 $/h" in text
     assert " pay " not in text, "no rule says which zone pays"
