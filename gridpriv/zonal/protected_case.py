@@ -343,8 +343,6 @@ class ProtectedCase:
     posterior : DemandRelease or PricedRelease
     served : Served
         The posterior mean, projected.
-    releases : mapping of Release to int
-        Drawn releases.
     cost_range : (float, float) or None
         Range of the optimal cost of the true case, $/h; None without a priced query.
     """
@@ -352,7 +350,6 @@ class ProtectedCase:
     publication: Publication
     posterior: DemandRelease | PricedRelease
     served: Served
-    releases: Counter[Release]
     cost_range: tuple[float, float] | None
 
     @property
@@ -503,7 +500,7 @@ def protect(publication: Publication, charge: Charging = lambda *_: None) -> Pro
     first = DemandRelease(public_network(ready.case), disclosure, release, released)
     served = _nearest(first.network, first.mean, release)
     if not publication.priced:
-        return ProtectedCase(publication, first, served, Counter([release]), None)
+        return ProtectedCase(publication, first, served, None)
     query = price_query(
         served.optimum, ready.rules.adjacency, publication.query_epsilon, ready.settings.noise
     )
@@ -514,8 +511,7 @@ def protect(publication: Publication, charge: Charging = lambda *_: None) -> Pro
     served = _nearest(first.network, posterior.mean, release)
     draws = _served_draws(publication, posterior, RANGE_DRAWS)
     costs = [draw.optimum.cost or 0.0 for draw in draws]
-    drawn = Counter([release, query.release])
-    return ProtectedCase(publication, posterior, served, drawn, (min(costs), max(costs)))
+    return ProtectedCase(publication, posterior, served, (min(costs), max(costs)))
 
 
 def _served_draws(

@@ -155,6 +155,7 @@ def test_what_is_drawn_is_what_was_planned_and_adds_up_to_the_total(monkeypatch)
     protected = protect(publication, lambda owner, releases: charged.append((owner, releases)))
     assert [owner for owner, _ in charged] == ["grid", "grid"]
     drawn = [release for _, releases in charged for release in releases]
+    assert drawn == [item.release for item in protected.contents.drawn]
     for release, planned in zip(drawn, publication.planned, strict=True):
         assert release.certified.kind == planned.certified.kind
         # the query's sensitivity is known once demand is: distance / (distance / epsilon) rounds
