@@ -131,7 +131,7 @@ def with_total(prepared: Prepared, epsilon: float) -> Prepared:
     settings = prepared.settings
     delta = settings.budget.delta
     if settings.mechanism == "gaussian" and delta is None:
-        delta = settings.target_delta
+        delta = settings.total_delta
     settings = replace(settings, budget=Budget("total", epsilon, delta))
     rules = replace(prepared.rules, noise=noise_rule(settings, prepared.rules.adjacency))
     return varied(prepared, settings=settings, rules=rules)

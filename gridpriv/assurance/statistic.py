@@ -500,7 +500,7 @@ def _stated_once(prepared: Prepared, release: Release) -> Stated:
 def _stated_total(prepared: Prepared, draws: Sequence[Draw]) -> Stated:
     """Return nominal and certified totals of all releases in the rounds of the level."""
     releases = [adversary.rule_of(prepared).release(draw.sensitivity) for draw in draws]
-    delta = prepared.settings.target_delta
+    delta = prepared.settings.total_delta
     certified = Counter(release.certified for release in releases)
     nominal = Counter(release.nominal for release in releases)
     if all(r.sensitivity.norm != 2 for r in releases):

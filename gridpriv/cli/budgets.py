@@ -86,7 +86,7 @@ def noise_and_delta(args: argparse.Namespace, chosen: Releases) -> tuple[float, 
         )
     if args.releases < 1:
         raise not_allowed("releases", args.releases, "a whole number, 1 or more")
-    target = settings.Privacy.target_delta if args.target_delta is None else args.target_delta
+    target = settings.TOTAL_DELTA if args.target_delta is None else args.target_delta
     accounting.check_delta("target-delta", target)
     classical = chosen.calibration == "classical"
     if classical and args.epsilon is None:

@@ -179,7 +179,8 @@ def _compare(args: argparse.Namespace) -> int:
 
 def _plan(args: argparse.Namespace) -> LearnPlan:
     """Return the plan of the arguments, or of their file."""
-    from gridpriv.study.learned import DELTA, LearnPlan, read_learn_plan
+    from gridpriv.privacy.settings import TOTAL_DELTA
+    from gridpriv.study.learned import LearnPlan, read_learn_plan
     from gridpriv.study.plan import make_method
 
     given = flags.given_settings(args, LearnSettings)
@@ -217,7 +218,7 @@ def _plan(args: argparse.Namespace) -> LearnPlan:
         raise not_allowed("totals", totals, "numbers, by commas") from None
     for number in numbers:
         positive("totals", number)
-    budgets = [f"total:{number!r},{DELTA:g}" for number in numbers]
+    budgets = [f"total:{number!r},{TOTAL_DELTA:g}" for number in numbers]
     return LearnPlan(
         args.dataset,
         tuple(methods),

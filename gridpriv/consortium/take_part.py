@@ -164,7 +164,7 @@ def report(agreement: Agreement, outcome: CoordinatedRun) -> Json:
     """Return the public report of a run: without noise, its settings only."""
     settings = agreement.settings
     protected = settings.mechanism != "none"
-    deltas, number = (settings.release_delta, settings.target_delta), settings.planned_releases()
+    deltas, number = (settings.release_delta, settings.total_delta), settings.planned_releases()
     certificates = [
         asdict(
             zone_certificate(zone, drawn, agreement.epsilon, *deltas, all_planned(drawn, number))

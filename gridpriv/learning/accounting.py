@@ -313,7 +313,7 @@ def privacy_certificate(settings: LearnSettings, multiplier: float, tally: Tally
     tallies = tally.distinct()
     releases = max((sum(t.values()) for t in tallies), default=0)
     charges = {c for item in tallies for c in item}
-    delta, target = settings.release_delta, settings.target_delta
+    delta, target = settings.release_delta, settings.total_delta
     multiplier_drawn = min((c.parameter for c in charges if c.kind in MULTIPLIERS), default=None)
     pure = charges and all(c.kind in PURE for c in charges)
     # rho has no amplification, so sampled releases have none
@@ -369,7 +369,7 @@ def ryu_kim_total(settings: LearnSettings) -> Json | None:
     stated = ("ryu-kim", "published", "gaussian", "per-release")
     if (settings.algorithm, settings.sensitivity, settings.mechanism, budget.scope) != stated:
         return None
-    value = published_total(budget.epsilon, settings.release_delta, releases, settings.target_delta)
+    value = published_total(budget.epsilon, settings.release_delta, releases, settings.total_delta)
     return {"epsilon": value, "formula": "Ryu and Kim, theorem 4.6 (a lower bound)"}
 
 

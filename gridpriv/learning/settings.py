@@ -366,7 +366,8 @@ class LearnSettings(Model, Samples, Rounds, Privacy):
     def as_dict(self) -> Json:
         """Return every effective setting, as JSON can hold it."""
         perturbed, _ = PERTURBED.get(self.algorithm, (self.perturbation, ""))
-        return self.as_given() | {"perturbation": "none" if self.mechanism == "none" else perturbed}
+        target = "none" if self.mechanism == "none" else perturbed
+        return self.as_given() | {"perturbation": target, "target_delta": self.total_delta}
 
 
 EVERY, ANYWHERE = "every", "accurate"

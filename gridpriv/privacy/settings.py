@@ -309,6 +309,7 @@ def _import(name: str) -> None:
 Mechanism = Literal["none", "laplace", "gaussian", "knorm", "staircase"]
 SensitivityBound = Literal["proven", "published"]
 Noise = Literal["simulated", "secure"]
+TOTAL_DELTA = 1e-5
 PERTURBED: tuple[Target, ...] = ("objective", "output", "demand")
 
 
@@ -345,10 +346,11 @@ class Privacy(Part):
         "delta of the epsilon of one Gaussian release; --budget per-release:E without D uses it",
         check_delta,
     )
-    target_delta: float = number(
-        1e-5,
-        "delta of stated totals, next to pure totals; the D of --budget does not change it",
+    target_delta: float | None = number(
+        None,
+        "delta of stated totals, next to pure totals",
         check_delta,
+        unset="D of --budget total:E,D, else 1e-05",
     )
     noise: Noise = choice(
         "simulated",
@@ -363,6 +365,12 @@ class Privacy(Part):
         per_release = self.budget.scope == "per-release"
         return self.budget.delta if per_release and self.budget.delta else self.delta
 
+    @property
+    def total_delta(self) -> float:
+        """Delta of stated totals."""
+        of_total = self.budget.delta if self.budget.scope == "total" else None
+        return self.target_delta or of_total or TOTAL_DELTA
+
     def effective_mechanism(self) -> Mechanism:
         """Return the mechanism that draws the noise: the given one, or Laplace."""
         return self.mechanism or "laplace"
@@ -373,8 +381,12 @@ class Privacy(Part):
         return NO_NOISE if self.mechanism == NO_NOISE else str(self.budget)
 
     def agree(self) -> None:
-        """Refuse a budget that the Gaussian mechanism cannot have."""
+        """Refuse two deltas of a total, and a budget that the Gaussian mechanism cannot have."""
         super().agree()
+        of_total = self.budget.delta if self.budget.scope == "total" else None
+        if of_total and of_total != self.total_delta:
+            allowed = f"left out: budget {self.budget} has the delta of the total"
+            raise not_allowed("target_delta", self.target_delta, allowed)
         mechanism = self.mechanism or "laplace"  # the default ones all have a secure sampler
         if self.noise == "secure" and not has_secure_sampler(mechanism) and mechanism != NO_NOISE:
             raise not_allowed(

@@ -37,7 +37,7 @@ from gridpriv.learning.run import Tuning, learn, make_task, split_for, tune
 from gridpriv.learning.settings import LearnSettings, make_learn_settings
 from gridpriv.learning.stored import MODEL_FILE, CheckpointWriter, make_checkpoint_writer
 from gridpriv.privacy.certificate import Certificate
-from gridpriv.privacy.settings import NO_BUDGET, NO_NOISE, Budget, parse_budget
+from gridpriv.privacy.settings import NO_BUDGET, NO_NOISE, parse_budget
 from gridpriv.study import engine
 from gridpriv.study import plan as plans
 from gridpriv.study.context import open_charge
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from gridpriv.privacy.ledger import ReleaseCharge
     from gridpriv.privacy.ledger_rows import LedgerDataset
 
-DELTA = 1e-5
+
 TITLE = "{}: algorithms at equal certified totals"
 QUESTION = "Which algorithm errs least at equal certified privacy?"
 # allowed differences of methods, by name
@@ -140,7 +140,7 @@ class LearnPlan:
             given = {name: value for name, value in given.items() if name not in unread}
             noises: list[Json] = [{"mechanism": NO_NOISE}]
             if given.get("mechanism") != NO_NOISE and algorithm not in NON_PRIVATE:
-                noises = [_noise(parse_budget(budget), given) for budget in budgets]
+                noises = [{"budget": parse_budget(budget)} for budget in budgets]
             if not noises:
                 raise plans.empty_axis("budgets")
             for noise, seed in product(noises, self.seeds):
@@ -261,12 +261,6 @@ def client_rounds(settings: LearnSettings) -> int:
 
 def _unit(settings: LearnSettings) -> str:
     return protected(settings.algorithm, settings.adjacency, settings.trust)
-
-
-def _noise(budget: Budget, given: Json) -> Json:
-    """Return the settings of a budget; a total is stated at its delta, unless one is given."""
-    delta = given.get("target_delta", budget.delta or DELTA)
-    return {"budget": budget} | ({"target_delta": delta} if budget.scope == "total" else {})
 
 
 # from a data set's name and a run's settings to the data set

@@ -420,7 +420,7 @@ def make_plan(
                 )
         check_names(current, (*names(Settings), "preset"))
     check_names(axes, (*METHOD_AXES, *(make_plan.__kwdefaults__ or ())))
-    delta = common.get("target_delta", Settings.target_delta)
+    delta = common.get("target_delta") or privacy.TOTAL_DELTA
     return StudyPlan(
         cases=tuple(cases),
         methods=methods_at(tuple(methods), axes),

@@ -382,7 +382,7 @@ def _warn_of_large_delta(settings: Settings, entries: int) -> None:
     """Warn of a delta that allows one of ``entries`` demand values to be published unchanged."""
     if settings.mechanism == "none":
         return
-    in_use = {"target_delta": settings.target_delta}
+    in_use = {"target_delta": settings.total_delta}
     if settings.mechanism == "gaussian" and settings.budget.scope == "per-release":
         in_use["delta"] = settings.release_delta
     for name, delta in in_use.items():
@@ -485,7 +485,7 @@ def zone_certificates(
     if rules.noise is None:
         return ()
     nominal = nominal_epsilon(settings, rules)
-    deltas, more = (settings.release_delta, settings.target_delta), planned or {}
+    deltas, more = (settings.release_delta, settings.total_delta), planned or {}
     return tuple(
         zone_certificate(zone, counts, nominal, *deltas, more.get(zone))
         for zone, counts in releases.items()

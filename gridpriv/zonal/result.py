@@ -83,7 +83,7 @@ def totals(settings: Settings, certificates: Sequence[ZoneCertificate]) -> Json:
     return {
         "releases_per_zone": max((s.releases for s in certificates), default=0),
         "total_pure": max((s.total_pure for s in certificates), default=least),
-        "total": {"epsilon": total, "delta": settings.target_delta},
+        "total": {"epsilon": total, "delta": settings.total_delta},
     }
 
 
@@ -95,7 +95,7 @@ def privacy_document(
     if settings.mechanism == "gaussian" and settings.sensitivity == "published":
         planned = settings.planned_releases()  # RK's theorem 4.6; no certificate
         paper = published_total(
-            settings.budget.epsilon, settings.release_delta, planned, settings.target_delta
+            settings.budget.epsilon, settings.release_delta, planned, settings.total_delta
         )
     release = max(certificates, key=lambda s: s.certified, default=None)
     return {

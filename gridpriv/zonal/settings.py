@@ -403,6 +403,7 @@ class Settings(Service, Grid, Rounds, ReleaseSchedule, Adjacency, Privacy):
         scheduled = perturbation.target == "demand"
         return self.as_given() | {
             "mechanism": self.effective_mechanism(),
+            "target_delta": self.total_delta,
             "perturbation": perturbation.target,
             "noise_schedule": perturbation.noise_schedule if scheduled else None,
             "start": self.effective_start(),

@@ -75,7 +75,7 @@ class LearnedModels:
     @property
     def delta(self) -> float:
         """Delta of the totals; 0 where all releases are pure."""
-        return 0.0 if self._privacy["total_pure"] is not None else self.settings.target_delta
+        return 0.0 if self._privacy["total_pure"] is not None else self.settings.total_delta
 
     @property
     def certified(self) -> float:

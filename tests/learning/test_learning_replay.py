@@ -432,7 +432,7 @@ def test_dual_perturbation_has_the_noise_of_its_certificate():
     noise = -(slope + (rho + modulus) * v)
     multiplier = np.std(noise) / (2.0 * 1.0 / len(y))
     what = ledger.made[0][0]
-    assert what.kind == "approximate" and 4 * what.second <= settings.target_delta * (1 + 1e-12)
+    assert what.kind == "approximate" and 4 * what.second <= settings.total_delta * (1 + 1e-12)
     # a twentieth of epsilon and half of delta are the covering noise's
     expected = 0.05 + certificate(multiplier, what.second / 2, 0.25, len(y), rho + modulus)
     assert what.parameter == pytest.approx(expected, rel=0.06)

@@ -9,6 +9,7 @@ import pytest
 
 from gridpriv import InputError, Settings, make_settings
 from gridpriv.core.errors import GridprivWarning
+from gridpriv.learning import LearnSettings
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.linear import bus
 from gridpriv.privacy.perturbation import NoiseRule
@@ -33,6 +34,10 @@ from gridpriv.privacy.perturbation import NoiseRule
         ({"delta": 0.0}, "delta = 0.0"),
         ({"delta": 1.0}, "delta = 1.0"),
         ({"target_delta": -0.1}, "target_delta"),
+        (
+            {"target_delta": 1e-5, "budget": "total:1,1e-6"},
+            "target_delta = 1e-05: must be left out",
+        ),
         ({"rounds": 0}, "rounds = 0"),
         ({"local_updates": 0}, "local_updates = 0"),
         ({"mechanism": "gausian"}, "did you mean 'gaussian'"),
@@ -61,6 +66,23 @@ def test_bad_values_are_refused_by_name(given, message):
     with pytest.raises(InputError) as caught:
         Settings(**given)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "delta"),
+    [
+        ({"budget": "total:1,1e-6"}, 1e-6),
+        ({"budget": "total:1,1e-6", "target_delta": 1e-6}, 1e-6),
+        ({"budget": "total:1"}, 1e-5),
+        ({"budget": "total:1", "target_delta": 1e-4}, 1e-4),
+        ({"budget": "per-release:1,1e-6"}, 1e-5),
+        ({"budget": "per-release:1,1e-6", "target_delta": 1e-4}, 1e-4),
+    ],
+)
+@pytest.mark.parametrize("kind", [Settings, LearnSettings])
+def test_totals_are_stated_at_the_delta_of_their_budget(kind, given, delta):
+    settings = kind(mechanism="laplace", **given)
+    assert settings.total_delta == settings.as_dict()["target_delta"] == delta
 
 
 @pytest.mark.parametrize(

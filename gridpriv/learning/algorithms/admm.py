@@ -460,7 +460,7 @@ def budget_split(task: Task) -> Split | None:
     settings, budget = task.settings, task.settings.budget
     delta, epsilon = _release_delta(task), budget.epsilon
     if budget.scope == "total":
-        whole = budget.delta or settings.target_delta
+        whole = settings.total_delta
         epsilon = _release_epsilon(budget.epsilon, whole, delta, _releases(task))
     cover_epsilon = COVER * epsilon
     # penalties do not fall, so the first round's problem is the least convex
@@ -500,7 +500,7 @@ def _release_epsilon(total: float, whole: float, delta: float, releases: int) ->
 def _release_delta(task: Task) -> float:
     """Return each release's delta: half of the total's is for releases, half for composition."""
     settings = task.settings
-    whole = min(settings.target_delta, settings.budget.delta or settings.target_delta)
+    whole = min(settings.total_delta, settings.budget.delta or settings.total_delta)
     return whole / (2.0 * _releases(task))
 
 
