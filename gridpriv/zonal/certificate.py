@@ -66,7 +66,7 @@ def best_guess(epsilon: float) -> float:
 
 
 def inversion_error(beta: float, epsilon: float) -> float:
-    """Return the least mean absolute error of an estimate over two demands at distance beta.
+    """Return the least expected absolute error of an estimate over two demands at distance beta.
 
     >>> round(inversion_error(10.0, 1.0), 3)
     2.689

@@ -921,7 +921,7 @@ class PublishedProtection(Row):
         "Best guess: largest probability of a right guess between demands at distance beta"
     )
     inversion_error_mw: Number = released(
-        "Inversion error: least mean absolute error of any estimate of one bus's demand, over two "
+        "Inversion error: least expected absolute error of an estimate of a bus's demand, over two "
         "demands at distance beta (MVAr where only reactive demand is protected)"
     )
 

@@ -86,7 +86,7 @@ def test_a_guess_of_the_midpoint_meets_the_stated_error(
     assert main(["publish", *words, "--seed", "1", "--out", "own.m"]) == 0
     text = {"terminal": capsys.readouterr().out, "sheet": (here / "own.datasheet.md").read_text()}
     sentences = {
-        "terminal": rf"mean absolute error .* two demands (\S+) {unit} apart.*least (\S+) {unit}",
+        "terminal": rf"expected .* error .* two demands (\S+) {unit} apart.*least (\S+) {unit}",
         "sheet": rf"two demands of a bus (\S+) {unit} apart .* error of (\S+) {unit} or more",
     }
     for where, sentence in sentences.items():
@@ -250,7 +250,7 @@ def test_bounds_of_a_series_with_factors_are_stated_before_the_factors(here, cap
     sheet = " ".join((here / "own.datasheet.md").read_text().split())
     printed = " ".join(capsys.readouterr().out.split())
     assert "two demands of one bus that are 10 MW apart before the public factors from" in sheet
-    assert "estimates that bus's demand before the public factors with a mean abs" in sheet
+    assert "estimates that bus's demand before the public factors with an expected abs" in sheet
     for text in (sheet, printed):
         assert "its public factor, 0.25 to 2; the case has the first step, of factor 0.25" in text
         assert "so the protected change is 2.5 MW in it." in text
