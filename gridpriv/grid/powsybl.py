@@ -309,7 +309,7 @@ def case_from_powsybl(network: Any, name: str | None = None) -> Case:
     from gridpriv.grid.powsybl_tables import network_tables
 
     tables = network_tables(network)
-    return _case(vars(tables), name or str(network.name or network.id or "network"))[0]
+    return _case(asdict(tables), name or str(network.name or network.id or "network"))[0]
 
 
 def write_powsybl(
@@ -402,13 +402,11 @@ def _case(answer: dict[str, Any], name: str) -> tuple[Case, tuple[FieldNote, ...
         for table, width in (("bus", 13), ("branch", 13), ("gen", 10))
     )
     names = answer["names"]
-    if isinstance(names, dict):
-        by_bus = {int(number): str(label) for number, label in names["bus"].items()}
-        names = SourceNames(by_bus, tuple(names["branch"]), tuple(names["gen"]))
+    by_bus = {int(number): str(label) for number, label in names["bus"].items()}
     groups = {kind: tuple(values) for kind, values in answer["groups"].items()}
     case = case_from_tables(MatpowerTables(name, answer["base_mva"], bus, gen, branch))
     auxiliary = np.array(answer["auxiliary"], dtype=bool)
     added = auxiliary if auxiliary.any() else None
-    case = replace(case, groups=groups, names=names, auxiliary=added)
-    notes = (note if isinstance(note, FieldNote) else FieldNote(**note) for note in answer["notes"])
-    return case, (*notes, *grid_notes(case))
+    sources = SourceNames(by_bus, tuple(names["branch"]), tuple(names["gen"]))
+    case = replace(case, groups=groups, names=sources, auxiliary=added)
+    return case, (*(FieldNote(**note) for note in answer["notes"]), *grid_notes(case))

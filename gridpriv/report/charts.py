@@ -122,7 +122,7 @@ def step_charts(study: Study, look: Looks) -> list[Chart]:
     steps = study.tables.get("steps", pd.DataFrame())
     drawn = [m for m in drawable(source.BY_STEP, steps) if steps[m.key].abs().max() > m.least]
     drawn = [m for m in drawn if m is not source.RESIDUAL] or drawn
-    return column_charts(drawn, steps, *_along(steps), look, COST_SIZE)
+    return list(column_charts(drawn, steps, *_along(steps), look, COST_SIZE).values())
 
 
 def generation_chart(study: Study) -> Chart | None:
@@ -164,12 +164,12 @@ def column_charts(
     names: tuple[str, ...],
     look: Looks,
     size: tuple[float, float] = (6.4, 3.2),
-) -> list[Chart]:
-    """Return a chart for every metric of a table, each of the single series of ``look``."""
+) -> dict[str, Chart]:
+    """Return a chart by column for the metrics of a table, each of the one series of ``look``."""
     (name,) = look or ("",)
     x = _floats(across)
-    return [
-        _metric_chart(
+    return {
+        metric.key: _metric_chart(
             metric,
             f"{metric.title} by {x_label}" if look else f"{metric.title}, {metric.origin}",
             x_label,
@@ -177,14 +177,13 @@ def column_charts(
             **{"x_names": names, "size": size, "style": look},
         )
         for metric in drawable(metrics, table)
-    ]
+    }
 
 
 def convergence_charts(rounds: pd.DataFrame) -> dict[str, Chart]:
     """Return the metrics of a table of rounds by column; titles include their origin."""
     metrics = _by_round(rounds, source.ROUND_SHED)
-    charts = column_charts(metrics, rounds, rounds["round"], "round", (), {}, WIDE_SIZE)
-    return {metric.key: chart for metric, chart in zip(metrics, charts, strict=True)}
+    return column_charts(metrics, rounds, rounds["round"], "round", (), {}, WIDE_SIZE)
 
 
 def _by_round(rounds: pd.DataFrame, *more: source.Metric) -> list[source.Metric]:
@@ -208,9 +207,7 @@ def _residual(rounds: pd.DataFrame) -> source.Metric:
 
 def horizon_charts(steps: pd.DataFrame) -> dict[str, Chart]:
     """Return demand, cost, shed (local) and residual (public) of a table of steps, by column."""
-    metrics = drawable(source.BY_STEP, steps)
-    charts = column_charts(metrics, steps, *_along(steps), {}, WIDE_SIZE)
-    return {metric.key: chart for metric, chart in zip(metrics, charts, strict=True)}
+    return column_charts(source.BY_STEP, steps, *_along(steps), {}, WIDE_SIZE)
 
 
 def horizon_figure(steps: pd.DataFrame, name: str) -> Figure:
