@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -225,16 +226,12 @@ def neighbour(problem: ZoneProblem, own: int, dp: float, dq: float) -> Neighbour
 
 def corners(adjacency: DemandAdjacency) -> list[tuple[float, float]]:
     """Return the extreme (dp, dq) of an adjacency."""
-    beta, factors = adjacency.beta, adjacency.power_factors
+    beta, factors, signs = adjacency.beta, adjacency.power_factors, (1.0, -1.0)
     if factors is not None:
         middle, half = factors.middle, factors.half
-        signs = ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0))
-        return [(p * beta, (p * middle + q * half) * beta) for p, q in signs]
-    if adjacency.protects == "p":
-        return [(beta, 0.0), (-beta, 0.0)]
-    if adjacency.protects == "q":
-        return [(0.0, beta), (0.0, -beta)]
-    return [(beta, beta), (beta, -beta), (-beta, beta), (-beta, -beta)]
+        return [(p * beta, (p * middle + q * half) * beta) for p, q in product(signs, repeat=2)]
+    p_signs, q_signs = (signs if part in adjacency.protects else (0.0,) for part in "pq")
+    return [(p * beta, q * beta) for p, q in product(p_signs, q_signs)]
 
 
 def gradient_norms(problem: ZoneProblem, adjacency: DemandAdjacency) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -152,10 +152,15 @@ def zoning_from_source(case: Case, groups: str) -> Zoning:
             f"{groups} = {excerpt(wrong)} of case {case.name}: must be 1 to {LONGEST_NAME} "
             "printable characters"
         )
-    members: dict[str, list[int]] = {}
-    for bus, name in enumerate(names):
-        members.setdefault(name, []).append(bus)
-    zoning = zoning_from_groups(case, members.values(), f"{groups} of the case", members.keys())
+    return _zoning_from_names(case, dict(enumerate(names)), f"{groups} of the case")
+
+
+def _zoning_from_names(case: Case, zone_of: Mapping[int, str], source: str) -> Zoning:
+    """Return the zoning of buses' zones by name; warn of zones that are not connected."""
+    groups: dict[str, list[int]] = {}
+    for index, name in zone_of.items():
+        groups.setdefault(name, []).append(index)
+    zoning = zoning_from_groups(case, groups.values(), source, groups.keys())
     warn_disconnected(case, zoning)
     return zoning
 
@@ -195,15 +200,7 @@ def read_zoning(path: str | Path, case: Case) -> Zoning:
     GridprivWarning
         For a zone that is not connected.
     """
-    file = Path(path)
-    groups = _read_groups(file, case)
-    zoning = zoning_from_groups(case, groups.values(), file.name, groups.keys())
-    warn_disconnected(case, zoning)
-    return zoning
-
-
-def _read_groups(file: Path, case: Case) -> dict[str, list[int]]:
-    rows = CsvRows(file, "zone map", (("bus", "zone"), ()))
+    rows = CsvRows(Path(path), "zone map", (("bus", "zone"), ()))
     zone_of: dict[int, str] = {}
     first_line: dict[str, int] = {}
     for row in rows:
@@ -223,10 +220,7 @@ def _read_groups(file: Path, case: Case) -> dict[str, list[int]]:
             f"{rows.label} misses {len(missing)} of the {case.n_bus} buses: {some}"
             "; add them to the map"
         )
-    groups: dict[str, list[int]] = {}
-    for index, name in zone_of.items():
-        groups.setdefault(name, []).append(index)
-    return groups
+    return _zoning_from_names(case, zone_of, Path(path).name)
 
 
 def place_auxiliary(case: Case, zone_of: dict[int, str]) -> None:
