@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Bools, Floats, Ints
-from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.errors import InputError, not_allowed, not_negative
 from gridpriv.core.files import read_document
 from gridpriv.core.text import Json, html_table
 
@@ -238,8 +238,7 @@ class Case:
 
         As in MATPOWER the power of :attr:`fixed` elements is part of it.
         """
-        if not np.isfinite(factor) or factor < 0:
-            raise not_allowed("load_scale", factor, "a finite number, 0 or more")
+        not_negative("load_scale", factor)
         return replace(self, pd=self.pd * factor, qd=self.qd * factor)
 
     def without(self, outages: tuple[str, ...]) -> Case:

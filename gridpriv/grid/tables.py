@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Floats, Ints
-from gridpriv.core.errors import InputError, excerpt, not_allowed
+from gridpriv.core.errors import InputError, excerpt, not_allowed, positive
 from gridpriv.core.files import LARGEST, read_text
 from gridpriv.core.text import UTC_OFFSETS
 from gridpriv.grid.case import MOST_DEMAND_MW, PIECEWISE, POLYNOMIAL, Case, GenCost
@@ -224,8 +224,7 @@ def case_from_tables(tables: MatpowerTables) -> Case:
     gen = _columns(tables.gen, "gen", GEN_COLUMNS)
     branch = _columns(tables.branch, "branch", BRANCH_COLUMNS)
     base = float(tables.base_mva)
-    if not (np.isfinite(base) and base > 0):
-        raise not_allowed("baseMVA", base, "a positive number")
+    positive("baseMVA", base)
     _finite(branch[:, BR_STATUS], "branch", "status")
     _finite(gen[:, GEN_STATUS], "gen", "status")
     dcline = _columns(tables.dcline, "dcline", DC_COLUMNS)

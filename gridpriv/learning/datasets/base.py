@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gridpriv.core.errors import InputError, not_allowed, whole
+from gridpriv.core.errors import InputError, not_allowed, positive, whole
 from gridpriv.core.files import MIB, StorageError, atomic_file, make_folder, read_text
 
 MOST_TARGET = 1e12
@@ -76,8 +76,7 @@ class Dataset:
     columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.norm) and self.norm > 0):
-            raise not_allowed(f"{self.name} norm", self.norm, "a positive number")
+        positive(f"{self.name} norm", self.norm)
         for part in ("train", "test"):
             x, y = getattr(self, f"x_{part}"), getattr(self, f"y_{part}")
             self._check_shapes(part, x, y)
@@ -134,8 +133,7 @@ class Dataset:
         Rows clipped before are not added: they have the old norm, so they are clipped again.
         Test rows are left as they are: nothing of them is released.
         """
-        if not (np.isfinite(norm) and norm > 0):
-            raise not_allowed("norm", norm, "a positive number")
+        positive("norm", norm)
         if norm >= self.norm:
             return self
         x, count = clip_rows(self.x_train, norm)
