@@ -92,7 +92,7 @@ class Publishing(Part):
         None,
         ("cost",),
         "cost: release also the sum of demand times public prices, at 30 % of the total epsilon; "
-        "with --release bus or tree, the optimal cost is nearer the true one",
+        "with --release bus, the optimal cost is nearer the true one",
         unset="none",
     )
     scenarios: int = count(
