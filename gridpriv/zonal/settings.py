@@ -143,7 +143,7 @@ class ReleaseSchedule(Part):
         "public prior: demand of every bus (bus,pd_mw,qd_mvar), or a forecast of gridpriv learn: "
         "its mean, or a STEP such as 2026-11-28T18:00:00",
         "FILE[@STEP]",
-        unset="60 % of generating capacity, equal at all buses",
+        unset="estimate from generating capacity, equal at all buses",
     )
     stream: str | None = words(
         None,
