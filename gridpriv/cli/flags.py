@@ -29,7 +29,7 @@ from gridpriv.core.settings import (
     reading,
     settings_of,
 )
-from gridpriv.core.text import Json, sections
+from gridpriv.core.text import Json, counted, sections
 from gridpriv.report import check_formats
 
 if TYPE_CHECKING:
@@ -285,6 +285,10 @@ def given_case(args: argparse.Namespace, load_scale: float = 1.0) -> gridpriv.Ca
     if not case.reference.any():
         warn("no-reference-bus", case=args.case)
     if getattr(args, "demand", None) is not None:
+        from gridpriv.grid.scenarios import read_bus_demand, unlisted_buses
+
+        unlisted = unlisted_buses(case, read_bus_demand(args.demand, case))
+        warn_of_unlisted(f"--demand {args.demand}", unlisted)
         case = gridpriv.override_demand(case, args.demand)
     if getattr(args, "series", None) is None:
         question_demand(args, case, load_scale)
@@ -308,11 +312,19 @@ def read_series(
 def question_series(
     args: argparse.Namespace, series: DemandSeries, source: str, load_scale: float = 1.0
 ) -> None:
-    """Warn of implausible demand in the steps of largest and least demand."""
+    """Warn of buses without rows, and of implausible demand in the largest and the least step."""
+    warn_of_unlisted(source, series.unlisted)
     sizes = abs(series.pd).sum(axis=1)
     for step in dict.fromkeys((int(sizes.argmax()), int(sizes.argmin()))):
         name, scale = series.steps[step], load_scale * (series.scale(step) or 1.0)
         question_demand(args, series.at(step), load_scale, f"{source}, step {name}", scale)
+
+
+def warn_of_unlisted(source: str, buses: Sequence[int]) -> None:
+    """Warn of buses that a file of demand leaves out."""
+    if buses:
+        first = ", ".join(map(str, buses[:5])) + (" and others" if len(buses) > 5 else "")
+        warn("demand-unlisted", source=source, number=counted(len(buses), "bus"), first=first)
 
 
 def question_demand(

@@ -48,6 +48,8 @@ class DemandSeries:
         Demand in per unit.
     scales : tuple of float
         Factor of each step on the case's own demand; empty where each step has its own demand.
+    unlisted : tuple of int
+        Numbers of buses that can have load and keep the case's demand in a step without their row.
     """
 
     case: Case
@@ -56,6 +58,7 @@ class DemandSeries:
     qd: Floats
     source: str
     scales: tuple[float, ...] = ()
+    unlisted: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         shape = (len(self.steps), self.case.n_bus)
@@ -124,8 +127,19 @@ def override_demand(case: Case, path: str | Path) -> Case:
         if np.isnan(values).all():
             warn(f"demand file {path} gives no {name}: {kind} demand is the case's")
     pd_new, qd_new = np.where(np.isnan(demand), [case.pd, case.qd], demand)
-    fixed = case.fixed if np.isnan(demand).any() else {}
-    return replace(case, pd=pd_new, qd=qd_new, fixed=fixed)
+    return replace(without_fixed(case, demand), pd=pd_new, qd=qd_new)
+
+
+def without_fixed(case: Case, demand: Floats) -> Case:
+    """Return a case without :attr:`Case.fixed` if demand (..., n) is given wherever load can be."""
+    known = not case.fixed or np.isnan(demand[..., case.load_buses]).any()
+    return case if known else replace(case, fixed={})
+
+
+def unlisted_buses(case: Case, demand: Floats) -> tuple[int, ...]:
+    """Return the numbers of buses that can have load without a demand (2, ..., n) in a step."""
+    without = np.isnan(demand).all(axis=0).reshape(-1, case.n_bus).any(axis=0)
+    return tuple(case.bus_id[without & case.load_buses].tolist())
 
 
 def read_bus_demand(path: str | Path, case: Case) -> Floats:
@@ -264,10 +278,12 @@ def read_demand_series(path: str | Path, case: Case) -> DemandSeries:
     demand = np.full((2, len(names), case.n_bus), np.nan)
     for step, row in changes:
         _add(row, case, demand[:, step])
-    for values, own in zip(demand, (case.pd, case.qd), strict=True):
+    unlisted = () if factors else unlisted_buses(case, demand)
+    kept, case = case, without_fixed(case, demand)
+    for values, own in zip(demand, (kept.pd, kept.qd), strict=True):
         np.copyto(values, scale * own, where=np.isnan(values))
-    pd_new, qd_new = demand
-    return DemandSeries(case, tuple(names), pd_new, qd_new, Path(path).name, tuple(factors))
+    steps, source = tuple(names), Path(path).name
+    return DemandSeries(case, steps, *demand, source, tuple(factors), unlisted)
 
 
 def _add(row: CsvRow, case: Case, demand: Floats) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from gridpriv import load_case, make_settings, run
 from gridpriv.cli.main import main
+from gridpriv.cli.output import worded
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case, network_text, read_network
 from gridpriv.grid.pandapower import case_from_pandapower
@@ -166,6 +167,33 @@ def test_files_cannot_place_demand_there(case: Case, tmp_path: Path) -> None:
     path.write_text("step,bus,pd_mw\na,1,7\na,6,1\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"line 3: pd_mw = '1': must be 0: bus 6 is"):
         read_demand_series(path, case)
+
+
+@pytest.mark.parametrize("series", [False, True])
+@pytest.mark.parametrize("listed", [range(4), (1, 2)])
+def test_a_file_that_leaves_out_other_buses_is_filled_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, series: bool, listed: Any
+) -> None:
+    """With a row for every bus of the net, no demand of the net is scaled: no warning remains."""
+    monkeypatch.chdir(tmp_path)
+    net = net_of_three_voltages()
+    pandapower.create_sgen(net, 1, 1.0)
+    pandapower.to_json(net, "net.json")
+    rows = "".join(f"{'a,' * series}{bus},3,1\n" for bus in listed)
+    Path("d.csv").write_text(f"{'step,' * series}bus,pd_mw,qd_mvar\n{rows}", encoding="utf-8")
+    words = ["relax", "net.json", "--demand", "d.csv", "--load-scale", "1.5"]
+    flag = "--series" if series else "--demand"
+    if series:
+        words = ["run", "net.json", "--zones", "2", "--dry-run", "--series", "d.csv"]
+        words += ["--load-scale", "1.5"]
+    assert main(words) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    left = {"source": f"{flag} d.csv", "number": "2 buses", "first": "0, 3"}
+    filled = " ".join(worded("demand-unlisted", **left).split())
+    complete = len(listed) == 4
+    assert (filled in said) != complete
+    assert ("leaves out" in said) != complete
+    assert ("load scale also multiplies" in said) != complete
 
 
 def test_a_zone_map_may_leave_them_out(case: Case, tmp_path: Path) -> None:
