@@ -25,6 +25,7 @@ from scipy.sparse.csgraph import connected_components
 
 from gridpriv.core.errors import SolverError
 from gridpriv.grid.case import Case
+from gridpriv.grid.scenarios import branch_ends
 from gridpriv.power.centralized import relax
 from gridpriv.zonal.result import RunResult
 
@@ -627,15 +628,13 @@ def _loading(match: re.Match[str], facts: Facts) -> str | None:
     judgement = facts.judgement
     if judgement is None:
         return "no AC state"
-    case, ids = judgement.case, judgement.case.bus_id
+    case = judgement.case
     rated = np.flatnonzero((case.rate > 0) & np.isfinite(case.rate))
     flow = np.maximum(*np.abs(judgement.flows))[rated]
     if match[1] is None or not len(rated):
         return None if match[1] is None and not len(rated) else "a branch has a rating"
     loading = 100.0 * flow / case.rate[rated]
-    names = [
-        f"{ids[f]}-{ids[t]}" for f, t in zip(case.f_bus[rated], case.t_bus[rated], strict=True)
-    ]
+    names = [branch_ends(case, k) for k in rated.tolist()]
     here = max((x for x, name in zip(loading, names, strict=True) if name == match[1]), default=0.0)
     return same(match[2], float(loading.max()), 3, 12) or same(match[2], float(here), 3, 12)
 

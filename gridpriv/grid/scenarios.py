@@ -335,9 +335,8 @@ class Contingency:
     def places(self, case: Case) -> tuple[str, ...]:
         """Return the bus numbers of the elements: both ends of a branch, a generator's bus."""
         branches, gens = self.elements(case)
-        ends = case.bus_id[case.f_bus[branches]], case.bus_id[case.t_bus[branches]]
         return (
-            *(f"{f}-{t}" for f, t in zip(*ends, strict=True)),
+            *(branch_ends(case, k) for k in branches.tolist()),
             *map(str, case.bus_id[case.gen_bus[gens]]),
         )
 
@@ -363,6 +362,19 @@ def contingencies(case: Case, which: str | Path) -> tuple[Contingency, ...]:
         raise not_allowed("contingencies", str(which), f"{', '.join(LISTS)} or a file FILE.csv")
     every = map(_single, _outages(case))
     return tuple(single for single in every if which in ("all", LIST_OF[single.kind]))
+
+
+def branch_ends(case: Case, branch: int) -> str:
+    """Return the bus numbers of a branch's ends; of a star point, the other outer buses instead.
+
+    So the winding of a transformer has the numbers of the transformer's buses, its own first.
+    """
+    ends = np.array([case.f_bus[branch], case.t_bus[branch]])
+    own, star = ends[case.load_buses[ends]], ends[~case.load_buses[ends]]
+    windings = np.isin(case.f_bus, star) | np.isin(case.t_bus, star)
+    outer = np.setdiff1d(np.concatenate([case.f_bus[windings], case.t_bus[windings]]), ends)
+    named = np.concatenate([own, outer]) if len(own) == 1 and len(outer) else ends
+    return "-".join(map(str, case.bus_id[named].tolist()))
 
 
 def out_of_service(case: Case, outages: Sequence[str]) -> str:

@@ -44,7 +44,7 @@ from gridpriv.grid.network import (
     islands,
     islands_by,
 )
-from gridpriv.grid.scenarios import Contingency, Rating, branch_rating
+from gridpriv.grid.scenarios import Contingency, Rating, branch_ends, branch_rating
 from gridpriv.power.ac.areas import AreaGrid, injection, reactive_limits, share_reactive
 from gridpriv.power.ac.flow import (
     LARGEST_STEP,
@@ -502,8 +502,7 @@ def worst_loading(case: Case, flow: Floats) -> tuple[float | None, str]:
     if not len(rated):
         return None, ""
     loading = flow[rated] / case.rate[rated]
-    k = rated[int(np.argmax(loading))]
-    ends = f"{case.bus_id[case.f_bus[k]]}-{case.bus_id[case.t_bus[k]]}"
+    ends = branch_ends(case, int(rated[np.argmax(loading)]))
     return float(NORMAL_PERCENT * loading.max()), ends
 
 

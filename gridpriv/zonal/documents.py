@@ -471,7 +471,7 @@ class Physical(RedispatchSummary, name="physical"):
     losses_mw: Number = private("Losses: active power losses of branches")
     regulation_mw: Number = private("Regulation: generation that the AC solution adds to dispatch")
     worst_loading_percent: Number = private("Largest loading: branch apparent power over rating")
-    worst_branch: Text = private("Branch of largest loading: bus numbers of that branch")
+    worst_branch: Text = private("Branch of largest loading: buses of that branch or transformer")
     lowest_vm_pu: Number = private("Lowest voltage: lowest voltage of an energized bus")
     lowest_vm_bus: Number = private("Bus of lowest voltage: number of that bus")
     highest_vm_pu: Number = private("Highest voltage: highest voltage of an energized bus")
@@ -649,7 +649,7 @@ class AfterOutage(Row):
         "secure)"
     )
     worst_loading_percent: Number = released("Worst loading: largest apparent power over rating")
-    worst_branch: Text = released("Worst branch: bus numbers of that branch")
+    worst_branch: Text = released("Worst branch: buses of that branch or transformer")
     violations: list[LimitPassed] = part(LimitPassed)
     islanded_mw: Number = released(
         "Islanded: demand separated from the largest part of its island that has generation"

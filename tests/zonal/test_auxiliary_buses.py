@@ -16,10 +16,16 @@ from gridpriv.cli.output import worded
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import Case, network_text, read_network
 from gridpriv.grid.pandapower import case_from_pandapower
-from gridpriv.grid.scenarios import DemandSeries, override_demand, read_demand_series
+from gridpriv.grid.scenarios import (
+    DemandSeries,
+    contingencies,
+    override_demand,
+    read_demand_series,
+)
 from gridpriv.grid.zoning import read_zoning, zoning_from_groups
 from gridpriv.power.ac.optimum import nearest_served
 from gridpriv.power.prior import bus_ranges, public_demand, zone_prior
+from gridpriv.power.security import worst_loading
 from gridpriv.privacy.adjacency import Beta
 from gridpriv.study.forecast import Forecasting, forecast_series
 from gridpriv.zonal.prepared import prepare
@@ -194,6 +200,17 @@ def test_a_file_that_leaves_out_other_buses_is_filled_with_a_warning(
     assert (filled in said) != complete
     assert ("leaves out" in said) != complete
     assert ("load scale also multiplies" in said) != complete
+
+
+def test_the_winding_of_a_transformer_is_named_by_the_buses_of_the_net(case: Case) -> None:
+    """Branches 4 to 6 are its windings to buses 0, 1 and 2; branch 1 is a line."""
+    listed = {item.outages[0]: item.places(case) for item in contingencies(case, "branches")}
+    assert [listed[f"branch:{row}"][0] for row in (1, 4, 5, 6)] == (
+        ["1-3", "0-1-2", "1-0-2", "2-0-1"]
+    )
+    flow = np.zeros(case.n_branch)
+    flow[4] = 0.5 * case.rate[4]
+    assert worst_loading(case, flow) == (pytest.approx(50.0), "1-0-2")
 
 
 def test_a_zone_map_may_leave_them_out(case: Case, tmp_path: Path) -> None:
