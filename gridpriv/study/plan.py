@@ -259,20 +259,25 @@ class StudyPlan:
             if not isinstance(case, str) or not case:
                 raise not_allowed("cases", case, "names of cases, or paths")
         for zoning in self.zonings:
-            case, _, of_one = zoning.rpartition("=")
-            if of_one != zoning and case not in self.cases:
+            if "=" in self._case_and_map(zoning)[1] and not zoning.endswith(".csv"):
                 known = ", ".join(self.cases)
-                raise not_allowed("zonings", zoning, f"CASE=MAP with one of the cases ({known})")
+                allowed = f"CASE=MAP with one of the cases as given ({known})"
+                raise not_allowed("zonings", zoning, allowed)
         for seed in self.seeds:
             whole("seeds", seed, least=0)
 
     @property
     def grids(self) -> list[tuple[str, str]]:
         """Cases with their zone maps: those given for a case, or those given for all."""
-        pairs = [zoning.rpartition("=")[::2] for zoning in self.zonings]
+        pairs = [self._case_and_map(zoning) for zoning in self.zonings]
         common = [zoning for case, zoning in pairs if not case] or [""]
         own = {name: [zoning for case, zoning in pairs if case == name] for name in self.cases}
         return [(case, zoning) for case in self.cases for zoning in own[case] or common]
+
+    def _case_and_map(self, zoning: str) -> tuple[str, str]:
+        """Return the case that a zone map is for (empty: all of them), and the map."""
+        case = next((case for case in self.cases if zoning.startswith(f"{case}=")), "")
+        return case, zoning[len(case) + 1 :] if case else zoning
 
     @cached_property
     def references(self) -> tuple[Method, ...]:

@@ -397,3 +397,16 @@ def test_a_study_of_a_shipped_case_and_an_own_grid_with_its_map(tmp_path, capsys
     message = capsys.readouterr().err
     assert f"case {grid}: Case own has no shipped zone map" in message
     assert f"--zonings {grid}=MAP gives this case a map of its own" in message
+    assert main([*words, "--zonings", f"own={zones}"]) == 2
+    message = capsys.readouterr().err
+    assert f"own={zones} does not exist; --zonings case14=MAP gives this case" in message
+
+
+def test_a_zone_map_may_have_an_equals_sign_in_its_path(tmp_path):
+    path = tmp_path / "k=2" / "zones.csv"
+    path.parent.mkdir()
+    path.write_text("bus,zone\n")
+    shared = make_plan(["case14", "case118"], zonings=[str(path)])
+    assert shared.grids == [("case14", str(path)), ("case118", str(path))]
+    of_one = make_plan(["case14", "case118"], zonings=[f"case14={path}"])
+    assert of_one.grids == [("case14", str(path)), ("case118", "")]
