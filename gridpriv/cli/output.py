@@ -236,7 +236,7 @@ def progress(
     share or time left.
     """
     if total == 0 and not args.quiet:
-        print(f"nothing was left to do: {args.out} was finished before", file=sys.stderr)
+        print(f"no run was left to compute: {args.out} was finished before", file=sys.stderr)
     if args.quiet or args.json or not sys.stderr.isatty():
         yield lambda *_: None
         return

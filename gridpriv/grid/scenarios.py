@@ -282,8 +282,8 @@ def read_demand_series(path: str | Path, case: Case) -> DemandSeries:
     kept, case = case, without_fixed(case, demand)
     for values, own in zip(demand, (kept.pd, kept.qd), strict=True):
         np.copyto(values, scale * own, where=np.isnan(values))
-    steps, source = tuple(names), Path(path).name
-    return DemandSeries(case, steps, *demand, source, tuple(factors), unlisted)
+    (pd_new, qd_new), steps, source = demand, tuple(names), Path(path).name
+    return DemandSeries(case, steps, pd_new, qd_new, source, tuple(factors), unlisted)
 
 
 def _add(row: CsvRow, case: Case, demand: Floats) -> None:

@@ -526,11 +526,11 @@ def test_a_command_whose_defaults_were_others_is_not_advised_to_make_a_folder_ag
         "--format none",
     ],
 )
-def test_a_command_that_has_nothing_left_to_do_says_so(words, tmp_path, capsys):
+def test_a_command_without_a_run_left_to_compute_says_so(words, tmp_path, capsys):
     (tmp_path / "steps.csv").write_text("step,load_scale\nnoon,1\n")
     words = words.replace("SERIES", str(tmp_path / "steps.csv"))
     words = [*words.split(), "--out", str(tmp_path / "out")]
-    note = f"nothing was left to do: {tmp_path / 'out'} was finished before\n"
+    note = f"no run was left to compute: {tmp_path / 'out'} was finished before"
     for more, expected in (([], ""), (["--resume", "--json"], note), (["--resume", "--quiet"], "")):
         code, _, problems = call(capsys, *words, *more)
         assert (code, note in problems) == (0, bool(expected))
