@@ -66,13 +66,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 
 from gridpriv.core.arrays import Floats
-from gridpriv.core.errors import InputError, not_allowed
+from gridpriv.core.errors import InputError, not_allowed, warn
 from gridpriv.core.text import UTC_OFFSETS
 from gridpriv.privacy.linear import GRID as STEP
 from gridpriv.privacy.linear import LARGEST, on_grid
@@ -547,6 +547,8 @@ def dates_and_times(texts: Sequence[str], label: str) -> Any:
     return stamps
 
 
+BETWEEN_CHANGES = 120
+"""Days within which clocks do not change twice: 126 in North America, 154 in Europe."""
 _OFFSET = re.compile(r"([T ].*?)(?:Z|[+-]\d\d(?::?\d\d)?)$")
 
 
@@ -616,8 +618,20 @@ def step_in_days(times: Sequence[str]) -> float:
     return float(_days(dates_and_times(times[:2], "the history's steps"))[1])
 
 
+def _offset(time: str) -> str:
+    """Return the UTC offset of an ISO 8601 text, empty without one."""
+    found = _OFFSET.search(time)
+    return time[found.end(1) :] if found else ""
+
+
 def following(times: Sequence[str], count: int) -> list[str]:
-    """Return the times of the steps after a history, at the UTC offset of its last step."""
+    """Return the times of the steps after a history, at the UTC offset of its last step.
+
+    Warns
+    -----
+    GridprivWarning
+        Where clocks change in the history, and may change again before the last step ahead.
+    """
     import pandas as pd
 
     last, before = pd.Timestamp(times[-1]), pd.Timestamp(times[-2])
@@ -627,4 +641,12 @@ def following(times: Sequence[str], count: int) -> list[str]:
         allowed = False
     if not allowed:
         raise not_allowed("steps", count, f"so few that the forecast ends before {LAST_YEAR}")
+    changes = [now for old, now in pairwise(times) if _offset(old) != _offset(now)]
+    safe = pd.Timestamp(changes[-1]) + pd.Timedelta(days=BETWEEN_CHANGES) if changes else None
+    if safe is not None and last + count * (last - before) > safe:
+        warn(
+            f"clocks change in the history, last at {changes[-1]}, and steps ahead keep the offset "
+            f"{_offset(times[-1])} of its last step. After the next change their local hours are "
+            "wrong: forecast fewer steps, up to that change"
+        )
     return [(last + (k + 1) * (last - before)).isoformat() for k in range(count)]

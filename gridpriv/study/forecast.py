@@ -304,7 +304,11 @@ def _features(times: Sequence[str], weather: str | None) -> Floats:
     table.index = dates_and_times(steps, f"the steps of weather {weather}")
     wanted = dates_and_times(times, "the history's steps")
     missing = wanted[~wanted.isin(table.index)]
-    if table.index.has_duplicates:
+    if (table.index.tz is None) != (wanted.tz is None):
+        steps_of = ["the weather's steps", "the history's"]
+        with_offset, without = steps_of if wanted.tz is None else reversed(steps_of)
+        fault = f"{with_offset} have UTC offsets and {without} have none; give both or neither"
+    elif table.index.has_duplicates:
         repeated = steps[int(table.index.duplicated().argmax())]
         fault = f"it names step {repeated} more than once; give one row each"
     elif len(missing):

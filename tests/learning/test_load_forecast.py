@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from gridpriv.cli.main import main
-from gridpriv.core.errors import InputError
+from gridpriv.core.errors import GridprivWarning, InputError
 from gridpriv.grid.library import load_case, zoning_of
 from gridpriv.grid.scenarios import DemandSeries, read_demand_series
 from gridpriv.learning import forecast as forecast_module
@@ -461,6 +462,23 @@ def test_the_seasonal_naive_forecast_is_of_the_same_local_time(days, first):
     np.testing.assert_array_equal(seasonal_steps(plain, 200), np.arange(32, 168))
 
 
+@pytest.mark.parametrize(
+    ("history", "end", "warned"),
+    [
+        (("2026-10-23", "2026-10-28"), "2027-02-20", False),
+        (("2026-10-23", "2026-10-28"), "2027-03-29", True),
+        (("2026-10-26", "2026-10-28"), "2027-03-29", False),  # perhaps clocks do not change there
+    ],
+)
+def test_a_forecast_up_to_the_next_change_of_clocks_is_warned_of(history, end, warned):
+    """Clocks change on 28 March 2027 again: from then on the local hour is one later."""
+    times, ahead = clock_times(*history), clock_times(history[1], end)
+    expected = pytest.warns(GridprivWarning, match=r"offset \+01:00") if warned else nullcontext()
+    with expected:
+        steps = following(times, len(ahead))
+    assert (steps == ahead) == (end < "2027-03-28")
+
+
 def test_a_local_history_over_a_change_of_clocks_is_refused_with_what_to_do(tmp_path):
     spring = [time[:19] for time in clock_times("2026-03-28", "2026-03-30")]
     with pytest.raises(InputError, match=r"2026-03-29T03:00:00 follows .*T01:00:00, .*UTC offset"):
@@ -613,6 +631,18 @@ def test_a_bad_weather_file_is_refused(tmp_path, capsys, column, words):
     write_history(history, load_case("case14"), 48)
     pd.DataFrame(column).to_csv(weather, index=False)
     assert words in refusal(capsys, history, "--steps", "1", "--weather", str(weather))
+
+
+@pytest.mark.parametrize("of_weather", [False, True])
+def test_weather_with_and_a_history_without_utc_offsets_are_refused(tmp_path, capsys, of_weather):
+    history, weather = tmp_path / "history.csv", tmp_path / "weather.csv"
+    with_offset = [f"{time}+01:00" for time in TIMES[:49]]
+    given = (TIMES, with_offset) if of_weather else (with_offset, TIMES[:49])
+    write_history(history, load_case("case14"), 48, given[0])
+    pd.DataFrame({"step": given[1], "celsius": np.arange(49.0)}).to_csv(weather, index=False)
+    words = refusal(capsys, history, "--steps", "1", "--weather", str(weather))
+    owners = ["the weather's steps", "the history's"][:: 1 if of_weather else -1]
+    assert "{} have UTC offsets and {} have none; give both".format(*owners) in words
 
 
 @pytest.mark.parametrize("total", ["1e-300", "1e-150", "1e-13", "1e7", "0", "nan"])
