@@ -20,7 +20,7 @@ from mkdocs.structure.files import File, Files
 
 import gridpriv
 from gridpriv.cli.flags import Parser, help_texts
-from gridpriv.cli.main import COMMANDS, command_of
+from gridpriv.cli.main import COMMANDS, add_arguments
 from gridpriv.cli.study import markdown
 from gridpriv.core.settings import Part, defaults, parts_of, settings_of
 from gridpriv.learning.settings import LearnSettings
@@ -114,7 +114,7 @@ def commands() -> str:
     for name in COMMANDS:
         purpose = help_texts()[name]
         parser = Parser(prog=f"gridpriv {name}")
-        command_of(name).add_arguments(parser)
+        add_arguments(name, parser)
         for words, leaf, said in _leaves(parser, f"gridpriv {name}", purpose):
             usage = leaf.format_usage().partition(" ")[2]
             lines += [
