@@ -21,9 +21,9 @@ from mkdocs.structure.files import File, Files
 import gridpriv
 from gridpriv.cli.flags import Parser, help_texts
 from gridpriv.cli.main import COMMANDS, add_arguments
-from gridpriv.cli.study import markdown
 from gridpriv.core.settings import Part, defaults, parts_of, settings_of
 from gridpriv.learning.settings import LearnSettings
+from gridpriv.report.export import template
 from gridpriv.report.schema import described_tables, json_schemas
 from gridpriv.zonal.settings import Settings
 
@@ -98,7 +98,7 @@ def _mathml(latex: str, *, block: bool) -> str:
 
 def tables() -> str:
     """Return the page of every table, column by column."""
-    return markdown(described_tables())
+    return template("tables.md").render(tables=described_tables().values())
 
 
 def commands() -> str:

@@ -446,7 +446,6 @@ def _pivot(text: str | None) -> tuple[list[str], list[str]] | None:
 def add_schema(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``schema``."""
     flags.flag(parser, "table", "TABLE", nargs="?")
-    flags.switch(parser, "--markdown")
     flags.flag(parser, "--json-schema", "DIR")
     flags.add_output(parser)
     parser.set_defaults(execute=execute_schema)
@@ -463,9 +462,6 @@ def execute_schema(args: argparse.Namespace) -> int:
     if args.table is not None:
         check_choice("table", args.table, tables)
         tables = {args.table: tables[args.table]}
-    if args.markdown:
-        print(markdown(tables), end="")
-        return 0
 
     def show() -> None:
         columns = {"name": "column"} | {n: n for n in ("unit", "visibility", "meaning")}
@@ -473,10 +469,3 @@ def execute_schema(args: argparse.Namespace) -> int:
             output.print_records(f"{name}: {table['row']}", columns, table["columns"])
 
     return output.print_result(args, {"tables": list(tables.values())}, show)
-
-
-def markdown(tables: dict[str, Json]) -> str:
-    """Return the page of the documentation."""
-    from gridpriv.report.export import template
-
-    return template("tables.md").render(tables=tables.values())
