@@ -487,10 +487,11 @@ class _RedispatchSearch:
     def is_settled(self, redispatch: GridRedispatch) -> bool:
         """Return True for a feasible outcome that sheds nothing, or that hardly any can improve.
 
-        Load shedding could fall by unused capacity and a share of losses, both on its islands.
+        A marginal one is not: another may be within all limits. Load shedding could fall by unused
+        capacity and a share of losses, both on its islands.
         """
         state = redispatch.state
-        if state is None or redispatch.status == "infeasible":
+        if state is None or redispatch.status != "feasible":
             return False
         losses = (state.s_from + state.s_to).real[state.short_buses[self.case.f_bus]].sum()
         gain = state.unused_mw + AVOIDABLE_LOSSES * self.case.base_mva * losses
