@@ -400,7 +400,7 @@ class RunSummary(RedispatchSummary):
         at="final.physical.interchange_deviation_mw",
     )
     explanation: Text = private("Explanation: shedding and binding limits", at="final.explanation")
-    beta_pu: Number = known("Protected distance: adjacency distance beta", at="privacy.beta")
+    beta_pu: Number = known("Protected distance: beta, before --load-scale", at="privacy.beta")
     solves: Number = released("Solves: zones' local updates in finished rounds", at="solver.solves")
     solver_retries: Number = like(RoundRow, "solver_retries")
 
@@ -513,7 +513,7 @@ class HoldRow(Row, name="hold"):
 
     zone: Text = known("Zone: name of the zone")
     band_mw: Number = known("Band: error of the estimated total demand that the zone serves itself")
-    probability: Number = known("Probability: probability of a larger error over the noise")
+    probability: Number = known("Probability: probability of a larger error, over noise and prior")
 
 
 class CostOfPrivacy(Baselines, name="cost_of_privacy"):
@@ -561,7 +561,7 @@ class Final(Residuals, Plans):
 class PrivacyBlock(NoiseBlock):
     """Protection and certified totals of a run."""
 
-    beta: Any = known("Beta: adjacency distance", "p.u.")
+    beta: Any = known("Beta: adjacency distance, before --load-scale", "p.u.")
     protects: Text = known("Protects: protected demand of a bus: active, reactive or both")
     releases_per_zone: Number = released("Releases per zone: largest number of releases of a zone")
     interrupted_releases_per_zone: Number = released(
@@ -764,8 +764,8 @@ class BranchExchange(Row):
     tie_line: Flag = known("Tie line: flag of a branch between two zones")
     rating_mva: Number = known("Rating: permanent rating")
     flow_mw: Number = released("Flow: active flow from the first end")
-    margin_mw: Number = released("Margin: spare capacity for additional flow")
-    opposite_margin_mw: Number = released("Opposite margin: spare capacity in the other direction")
+    margin_mw: Number = released("Margin (RAM): additional active flow within the rating")
+    opposite_margin_mw: Number = released("Opposite margin: the same in the other direction")
     largest_ptdf: Number = released("Largest PTDF: largest difference between two zones")
     ptdf: list[Ptdf] = part(Ptdf)
 
