@@ -841,7 +841,8 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     ),
     (rf"^\s*curtailed generation\s+{NUMBER}\s+MW\s*$", equals("curtailed_mw")),
     (
-        rf"^\s*balancing power\s+{NUMBER}\s+MW(?:\s+([\d.e+-]+) % of the demand)?\s*$",
+        rf"^\s*balancing power\s+{NUMBER}\s+MW\s+"
+        r"deviation(?: of interchange|, ([\d.e+-]+) % of the demand)\s*$",
         _balancing,
     ),
     (
