@@ -59,7 +59,8 @@ class Releases(Part):
 def add_account(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``account``."""
     flags.flag(parser, "--releases", "T", flags.WHOLE, required=True)
-    noise = parser.add_argument_group("noise", "Exactly one of these flags.")
+    group = parser.add_argument_group("noise", "Exactly one of these flags.")
+    noise = group.add_mutually_exclusive_group(required=True)
     flags.flag(noise, "--epsilon", "E", flags.REAL, help="epsilon of one release")
     flags.flag(noise, "--noise-multiplier", "M", flags.REAL)
     flags.flag(noise, "--total", "E[,D]")
@@ -78,12 +79,6 @@ def execute_account(args: argparse.Namespace) -> int:
 def noise_and_delta(args: argparse.Namespace, chosen: Releases) -> tuple[float, float]:
     """Return the noise multiplier and the target delta of the command line."""
     multiplier: float | None = args.noise_multiplier
-    names = {"--epsilon": args.epsilon, "--noise-multiplier": multiplier, "--total": args.total}
-    stated = [name for name, value in names.items() if value is not None]
-    if len(stated) != 1:
-        raise InputError(
-            f"give exactly one of {', '.join(names)}; given: {', '.join(stated) or 'none'}"
-        )
     if args.releases < 1:
         raise not_allowed("releases", args.releases, "a whole number, 1 or more")
     target = settings.TOTAL_DELTA if args.target_delta is None else args.target_delta

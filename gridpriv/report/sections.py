@@ -18,6 +18,7 @@ from gridpriv.report.contents import noted
 from gridpriv.report.curves import Chart
 from gridpriv.report.figures import Bars, Look, Looks, Plot, looks, split_bars
 from gridpriv.report.network import GridMap
+from gridpriv.report.panel import panels_of
 from gridpriv.report.plots import flows_of, loading_map, loading_noun
 from gridpriv.report.source import means_over, message
 from gridpriv.report.tables import Table
@@ -111,14 +112,10 @@ def result(subject: Subject) -> Section | None:
 
 def _splits(subject: Subject) -> Iterator[Bars]:
     """Yield the cost of privacy of every method at the compared budget, by panel."""
-    if subject.table.empty:
-        return
-    for panel, rows in subject.table[subject.table.seeds > 0].groupby("panel", sort=False):
-        budget = source.reference_budget(rows)
-        if budget != NO_NOISE and rows.cost_of_privacy.notna().any():
-            yield split_bars(
-                f"{panel}: cost of privacy, {source.budget_words(budget)}", rows, budget
-            )
+    for panel in panels_of(subject.study, subject.table):
+        if panel.budget != NO_NOISE and panel.rows.cost_of_privacy.notna().any():
+            words = f"{panel.name}: cost of privacy, {source.budget_words(panel.budget)}"
+            yield split_bars(words, panel.rows, panel.budget)
 
 
 def _run_maps(subject: Subject) -> tuple[GridMap, ...]:

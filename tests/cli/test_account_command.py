@@ -132,8 +132,6 @@ def test_the_papers_formula_is_labelled(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--releases", "10"], "--epsilon, --noise-multiplier"),
-        (["--epsilon", "1", "--total", "5", "--releases", "10"], "exactly one of"),
         (["--epsilon", "1", "--releases", "0"], "--releases 0"),
         (["--epsilon", "-1", "--releases", "2"], "--epsilon -1"),
         (["--epsilon", "nan", "--releases", "2"], "--epsilon nan"),
@@ -169,6 +167,21 @@ def test_wrong_questions_are_refused(
     captured = capsys.readouterr()
     assert message in captured.err
     assert captured.out == ""
+
+
+@pytest.mark.parametrize(
+    ("noise", "message"),
+    [
+        ([], "one of the arguments --epsilon --noise-multiplier --total is required"),
+        (["--epsilon", "1", "--total", "5"], "--total: not allowed with argument --epsilon"),
+    ],
+)
+def test_an_account_takes_exactly_one_noise(
+    capsys: pytest.CaptureFixture[str], noise: list[str], message: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["account", *noise, "--releases", "10"])
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "knorm"])
