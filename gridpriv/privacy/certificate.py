@@ -201,7 +201,7 @@ def zone_certificate(
     planned : mapping, optional
         All planned releases where some were not drawn (:func:`all_planned`): the total at a delta
         is that of all planned releases, or the sum of the pure epsilons of drawn ones if that is
-        less.
+        less: the sum bounds the loss of this outcome only (ex-post privacy).
     """
     charges, worst = charges_of(releases), _worst(releases)
     total = total_epsilon(charges, target_delta)
