@@ -215,7 +215,7 @@ def _print_optimum(optimum: AcOptimum, document: Json) -> None:
         ["cost, including load shedding", document["cost"], "$/h"],
         ["cost of generation", document["generation_cost"], "$/h"],
         ["load shedding", document["shed_mw"], "MW"],
-        ["  of which on islands without generation", document["deenergized_mw"], "MW"],
+        ["  of which on de-energized islands", document["deenergized_mw"], "MW"],
         ["curtailed generation", document["curtailed_mw"], "MW"],
         ["losses", document["losses_mw"], "MW"],
         ["limits violated", len(optimum.violations), ""],

@@ -86,7 +86,7 @@ class Shortage:
     shed_mw : float
         Load shedding of the AC schedule that sheds least.
     deenergized_mw : float
-        The part of it on islands without generation.
+        The part of it on de-energized islands.
     curtailed_mw : float
         Generation that cannot be used in that plan.
     negligible_mw : float
@@ -111,7 +111,7 @@ class Shortage:
             parts.append(f"It curtails {self.curtailed_mw:.4g} MW of lower limits of generators")
         if self.deenergized_mw > 0:
             parts.append(
-                f"{self.deenergized_mw:.4g} MW of the shed load is on islands without generation"
+                f"{self.deenergized_mw:.4g} MW of the shed load is on de-energized islands"
             )
         for cause in self.causes:
             parts.append(

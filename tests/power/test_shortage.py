@@ -87,7 +87,7 @@ def test_what_lies_on_a_dead_island_is_said_apart(case14):
     result = shortage(case)
     assert result.shed_mw == result.deenergized_mw == pytest.approx(14.9)
     assert result.causes == ()
-    assert "14.9 MW of the shed load is on islands without generation" in result.sentence()
+    assert "14.9 MW of the shed load is on de-energized islands" in result.sentence()
 
 
 def test_a_bus_without_demand_sheds_nothing_and_no_bus_more_than_it_has(case14):
