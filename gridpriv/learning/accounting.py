@@ -39,17 +39,7 @@ import numpy as np
 from gridpriv.core.text import Json
 from gridpriv.learning.datasets.base import Dataset, Indices
 from gridpriv.learning.settings import Kind, LearnSettings
-from gridpriv.privacy import ledger_rows
-from gridpriv.privacy.accounting import (
-    PURE,
-    SAMPLED,
-    epsilon_of,
-    gaussian_multiplier,
-    published_total,
-    total_epsilon,
-    total_pure,
-    zcdp_rho,
-)
+from gridpriv.privacy import accounting, ledger_rows
 from gridpriv.privacy.adjacency import Move, Protection
 from gridpriv.privacy.ledger_rows import Unit
 from gridpriv.privacy.mechanism import Charge, Wrapped
@@ -103,7 +93,7 @@ MARGIN = 1e-7
 # so noise is larger than its budget requires by this factor
 ROUNDING = 1.0 + 2.0 * MARGIN
 
-MULTIPLIERS = ("gaussian", "laplace", *SAMPLED)  # kinds whose parameter is a multiplier
+MULTIPLIERS = ("gaussian", "laplace", *accounting.SAMPLED)  # kinds whose parameter is a multiplier
 COSTS = {"pure": 1, "zcdp": 2}  # kinds whose parameter grows with this power of the sensitivity
 
 
@@ -251,14 +241,14 @@ def sampled_multiplier(
     budget = settings.budget
     if budget.scope == "per-release" or rate >= 1.0:
         return plain
-    whole = gaussian_multiplier(budget.epsilon, budget.delta or 0.0, 1)
+    whole = accounting.gaussian_multiplier(budget.epsilon, budget.delta or 0.0, 1)
     releases = max(1, round((plain / whole) ** 2))
 
     def cost(multiplier: float) -> float:
         spent = {Charge(kind, multiplier, rate): releases}
         if first is not None:
             spent[Charge("gaussian", first)] = 1
-        return total_epsilon(spent, budget.delta or 0.0)
+        return accounting.total_epsilon(spent, budget.delta or 0.0)
 
     # sampling at rate q lowers the noise by a factor of q at best (small epsilon, many releases)
     return ROUNDING * _smallest(cost, budget.epsilon, plain * max(rate / 2.0, 1e-3), plain)
@@ -299,7 +289,7 @@ def classical_epsilon(multiplier: float, delta: float, mechanism: str) -> float:
 
 def zcdp_total(charges: Mapping[Charge, int]) -> float:
     """Return rho of zero-concentrated privacy."""
-    return math.fsum(n * zcdp_rho(c) for c, n in charges.items())
+    return math.fsum(n * accounting.zcdp_rho(c) for c, n in charges.items())
 
 
 def privacy_certificate(settings: LearnSettings, multiplier: float, tally: Tally) -> Json:
@@ -315,7 +305,7 @@ def privacy_certificate(settings: LearnSettings, multiplier: float, tally: Tally
     charges = {c for item in tallies for c in item}
     delta, target = settings.release_delta, settings.total_delta
     multiplier_drawn = min((c.parameter for c in charges if c.kind in MULTIPLIERS), default=None)
-    pure = charges and all(c.kind in PURE for c in charges)
+    pure = charges and all(c.kind in accounting.PURE for c in charges)
     # rho has no amplification, so sampled releases have none
     concentrated = charges and all(c.kind in {"gaussian", "zcdp"} for c in charges)
     return {
@@ -327,14 +317,14 @@ def privacy_certificate(settings: LearnSettings, multiplier: float, tally: Tally
         "releases_per_client": releases,
         "per_release": {
             "nominal": _nominal(settings, "per-release"),
-            "certified": max((epsilon_of(c, delta) for c in charges), default=None),
+            "certified": max((accounting.epsilon_of(c, delta) for c in charges), default=None),
             "delta": delta if settings.mechanism == "gaussian" else 0.0,
         },
         "noise_multiplier": multiplier_drawn or multiplier or None,
-        "total_pure": max(map(total_pure, tallies)) if pure else None,
+        "total_pure": max(map(accounting.total_pure, tallies)) if pure else None,
         "total": {
             "nominal": _nominal(settings, "total"),
-            "epsilon": max((total_epsilon(t, target) for t in tallies), default=None),
+            "epsilon": max((accounting.total_epsilon(t, target) for t in tallies), default=None),
             "delta": target,
         },
         "zcdp": max(map(zcdp_total, tallies)) if concentrated else None,
@@ -369,7 +359,9 @@ def ryu_kim_total(settings: LearnSettings) -> Json | None:
     stated = ("ryu-kim", "published", "gaussian", "per-release")
     if (settings.algorithm, settings.sensitivity, settings.mechanism, budget.scope) != stated:
         return None
-    value = published_total(budget.epsilon, settings.release_delta, releases, settings.total_delta)
+    value = accounting.published_total(
+        budget.epsilon, settings.release_delta, releases, settings.total_delta
+    )
     return {"epsilon": value, "formula": "Ryu and Kim, theorem 4.6 (a lower bound)"}
 
 

@@ -29,21 +29,13 @@ from gridpriv.report.source import (
 )
 from gridpriv.report.tables import Table, make_table
 from gridpriv.study import engine
-from gridpriv.zonal.documents import (
-    PLAN_FILE,
-    CommitmentStep,
-    Interchange,
-    PlanBalance,
-    ReserveStep,
-    StepRow,
-    StorageStep,
-)
+from gridpriv.zonal import documents
 from gridpriv.zonal.summary import protection, series_summary, summary_table, zone_interchange
 
 PLANNED = (
-    (StorageStep.table, "Storage by step"),
-    (ReserveStep.table, "Reserves by step"),
-    (CommitmentStep.table, "Commitment by step"),
+    (documents.StorageStep.table, "Storage by step"),
+    (documents.ReserveStep.table, "Reserves by step"),
+    (documents.CommitmentStep.table, "Commitment by step"),
 )
 """Tables of a joint plan, and their captions."""
 
@@ -184,9 +176,9 @@ def _contents(study: Study, table: pd.DataFrame) -> Iterator[Content]:
     elif means_over(study) == "steps":
         yield _outcome("Means of the steps", series_summary(step_rows(study)))
         # a plan's shortage could be mistaken for load shedding; the status has more than the flag
-        plan = ["objective", "ac_feasible", *PlanBalance.table.names]
+        plan = ["objective", "ac_feasible", *documents.PlanBalance.table.names]
         steps = current.get("steps", pd.DataFrame()).drop(columns=plan, errors="ignore")
-        yield StepRow.table, "Steps", steps
+        yield documents.StepRow.table, "Steps", steps
         planned = plan_tables(study.folder)
         for item, caption in PLANNED:
             yield item, caption, pd.DataFrame(planned[item.name])
@@ -246,7 +238,7 @@ def _interchange(document: Json) -> Content:
     """Return scheduled and actual interchange in the order of the document's zones."""
     rows = [row for row in zone_interchange(document) if row.get("scheduled_mw") is not None]
     caption = "Interchange, exports positive; each zone bears half of a tie line's losses"
-    return Interchange.table, caption, pd.DataFrame(rows if len(rows) > 1 else [])
+    return documents.Interchange.table, caption, pd.DataFrame(rows if len(rows) > 1 else [])
 
 
 def _shed(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -290,7 +282,7 @@ def _zones(study: Study) -> pd.DataFrame:
 
 def plan_tables(folder: Path) -> dict[str, list[Json]]:
     """Return the rows of a joint plan's storages, reserves and commitment; none without one."""
-    path = folder / PLAN_FILE
+    path = folder / documents.PLAN_FILE
     tables = read_sealed(path) if path.is_file() else {}
     return {item.name: tables.get(item.name, []) for item, _ in PLANNED}
 

@@ -17,16 +17,9 @@ from gridpriv.report import source
 from gridpriv.report.contents import epsilon_text, quoted
 from gridpriv.report.source import message, step_rows
 from gridpriv.study.engine import study_totals
+from gridpriv.zonal import summary
 from gridpriv.zonal.messages import UNREALIZABLE
 from gridpriv.zonal.opening import CONVERGED_RESIDUAL
-from gridpriv.zonal.summary import (
-    FEASIBILITY,
-    RELEASE_VALUE,
-    noise,
-    results,
-    scaled_beta,
-    series_summary,
-)
 
 FRESH_NOISE = (
     "Noise in every round prevents convergence. At a total epsilon, more rounds mean more noise in "
@@ -73,18 +66,18 @@ def run_card(document: Json, study: Study | None = None) -> Card:
             note += "; no branch has a rating"
         failed = "the AC power flow fails" if physical["failure"] else note
         status = physical["status"]
-        facts.append(Fact("AC-feasible", FEASIBILITY[status], failed, STATES[status]))
+        facts.append(Fact("AC-feasible", summary.FEASIBILITY[status], failed, STATES[status]))
         facts.append(_load_shedding(physical["shed_mw"], physical["load_mw"] or 0.0))
     facts += [
         Fact(_label(str(name)), f"{value} {unit}".rstrip(), f"{note}{guess}")
-        for name, value, unit, note in results(document)
-        for guess in (_prior(document["settings"]) if name in RELEASE_VALUE else "",)
+        for name, value, unit, note in summary.results(document)
+        for guess in (_prior(document["settings"]) if name in summary.RELEASE_VALUE else "",)
         if name != "load shedding"
     ]
     if study is not None:
         facts += _dispatch(study.tables.get("res_gen", pd.DataFrame()))
     facts += _deviation(physical)
-    title = f"{document['case']}: {noise(document['settings'])}"
+    title = f"{document['case']}: {summary.noise(document['settings'])}"
     return Card(title, (*facts, *_certificate(document["privacy"], document["settings"])))
 
 
@@ -158,7 +151,7 @@ def _certificate(privacy: Json, settings: Json) -> Iterator[Fact]:
         yield _total(total["epsilon"], privacy["total_pure"], total["delta"])
     scale, before = settings.get("load_scale", 1.0), ""
     if scale != 1.0:
-        before = f"{scaled_beta(settings)} of the demand in this run"
+        before = f"{summary.scaled_beta(settings)} of the demand in this run"
     yield Fact("Protected", privacy["adjacency"], before, state="wide")
     if privacy.get("noise") != "secure" and privacy["releases_per_zone"] != 0:
         yield Fact("Noise", "simulated", "no privacy: the seed is known", "warn")
@@ -175,7 +168,7 @@ def series_card(study: Study) -> Card:
         facts.append(Fact("AC-feasible", f"{feasible} of {len(known)} steps", "", state))
     facts += [
         Fact(str(name).strip().capitalize(), f"{value} {unit}")
-        for name, value, unit in series_summary(steps)
+        for name, value, unit in summary.series_summary(steps)
         if not str(name).startswith(("demand", " "))
     ]
     facts += _series_certificate(study)

@@ -29,6 +29,7 @@ import numpy as np
 from gridpriv.consensus.transport import InProcess
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import not_allowed
+from gridpriv.learning import secure_sum
 from gridpriv.learning.accounting import ROUNDING, Amplification, Sampled, sampled_multiplier
 from gridpriv.learning.algorithms.base import (
     Algorithm,
@@ -40,15 +41,6 @@ from gridpriv.learning.algorithms.base import (
     Watch,
 )
 from gridpriv.learning.clients import Array, like, namespace, to_numpy
-from gridpriv.learning.secure_sum import (
-    SharedGaussian,
-    SumClient,
-    SumRule,
-    mean_of,
-    on_grid,
-    secure_sum,
-    shared_gaussian,
-)
 from gridpriv.learning.settings import LearnSettings
 from gridpriv.privacy.accounting import FIXED_SIZE, POISSON, gaussian_multiplier
 from gridpriv.privacy.mechanism import Mechanism
@@ -264,17 +256,17 @@ def released(task: Task, t: int, values: Array, plan: RoundReleases) -> tuple[Ar
         return task.release(t, mean, plan)
     mechanism = plan[0][1].mechanism
     shared = mechanism.noise if isinstance(mechanism, Sampled) else mechanism
-    assert isinstance(shared, SharedGaussian)
+    assert isinstance(shared, secure_sum.SharedGaussian)
     rule, flat = shared.rule, to_numpy(values).reshape(len(values), -1)
-    steps = on_grid(flat, shared.step * rule.clients)
+    steps = secure_sum.on_grid(flat, shared.step * rule.clients)
     exact = (steps.sum(axis=0) * shared.step).reshape(mean.shape)
     if task.settings.noise == "simulated":
         noisy, noise = task.release(t, exact, plan)
         return like(noisy, mean), noise
     task.charge_all(plan)
-    clients = [SumClient(i, rule, shared.share, own) for i, own in enumerate(steps)]
-    total = secure_sum(InProcess(clients), rule, shared.dimension)
-    noisy = mean_of(total, shared.step).reshape(mean.shape)
+    clients = [secure_sum.SumClient(i, rule, shared.share, own) for i, own in enumerate(steps)]
+    total = secure_sum.secure_sum(InProcess(clients), rule, shared.dimension)
+    noisy = secure_sum.mean_of(total, shared.step).reshape(mean.shape)
     return like(noisy, mean), noisy - exact
 
 
@@ -394,8 +386,8 @@ def _of_mean(
         return release
     tenth = min(math.ceil(len(active) / 10), len(active) - 1)
     colluding = tenth if settings.colluding is None else settings.colluding
-    rule = SumRule(len(active), colluding, settings.dropouts)
-    shared: Mechanism = shared_gaussian(multiplier, distance, rule, dimension)
+    rule = secure_sum.SumRule(len(active), colluding, settings.dropouts)
+    shared: Mechanism = secure_sum.shared_gaussian(multiplier, distance, rule, dimension)
     shared = shared if amplified is None else Sampled(shared, amplified)
     return replace(release, mechanism=shared)
 

@@ -8,22 +8,17 @@ from pathlib import Path
 import numpy as np
 
 from gridpriv.core.errors import check_choice
+from gridpriv.learning.datasets import public
 from gridpriv.learning.datasets.base import VARIABLE, Dataset, Dtype, data_folder, fetch, make_lasso
 from gridpriv.learning.datasets.own import is_own, load_own
-from gridpriv.learning.datasets.public import (
-    ADULT_FILES,
-    ADULT_SITE,
-    MNIST_FILES,
-    MNIST_SITE,
-    load_adult,
-    load_femnist,
-    load_mnist,
-)
 
 DATASETS = ("mnist", "femnist", "adult", "lasso")
 # their samples, or split into training and test rows, depend on a seed
 SEEDED_DATASETS = ("adult", "lasso")
-SITES = {"mnist": (MNIST_FILES, MNIST_SITE), "adult": (ADULT_FILES, ADULT_SITE)}
+SITES = {
+    "mnist": (public.MNIST_FILES, public.MNIST_SITE),
+    "adult": (public.ADULT_FILES, public.ADULT_SITE),
+}
 OWN = "or your own FILE.npz, FILE.csv, FILE.parquet or folder of images"
 
 
@@ -85,5 +80,5 @@ def load_dataset(
             if not (where / file).is_file():
                 fetch(site + file, where / file)
     if name == "adult":
-        return load_adult(where, dtype, missing, seed, scaling)
-    return (load_mnist if name == "mnist" else load_femnist)(where, dtype)
+        return public.load_adult(where, dtype, missing, seed, scaling)
+    return (public.load_mnist if name == "mnist" else public.load_femnist)(where, dtype)
