@@ -10,7 +10,7 @@ Measured in docs/decisions/0004-presolve.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -120,48 +120,6 @@ def presolve(program: ZoneProgram) -> ReducedProgram:
         width=upper - lower,
         **_quadratic_pattern(expand, hessian),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class LiftedProgram(ReducedProgram):
-    """A reduced program whose last variables are imbalances of buses with many lines.
-
-    M s^2 of a bus couples all flows of its lines, and P is dense in them: with 40 lines a block of
-    80 by 80. Where s is a variable defined by ``hubs`` x = 0, P has one entry for it.
-    """
-
-    hubs: Matrix
-
-
-def lifted(reduced: ReducedProgram, most: int) -> ReducedProgram:
-    """Return the program with s as a variable where it depends on more than ``most`` others."""
-    program = reduced.program
-    half = Matrix(program.imbalance @ reduced.expand)
-    hub = np.diff(half.indptr) > most
-    count = int(hub.sum())
-    if not count:
-        return reduced
-
-    def wider(rows: Matrix) -> Matrix:
-        return Matrix((rows.data, rows.indices, rows.indptr), shape=(rows.shape[0], size))
-
-    size = reduced.size + count
-    expand, free = wider(reduced.expand), np.full(count, np.inf)
-    other_rows, square = half[~hub], np.full(count, 2.0 * program.weight)
-    hessian = sparse.block_diag(
-        [2.0 * program.weight * other_rows.T @ other_rows, sparse.diags_array(square)]
-    )
-    unchanged = {field.name: getattr(reduced, field.name) for field in fields(reduced)}
-    changed = {
-        "expand": expand,
-        "a_in": wider(reduced.a_in),
-        "lower": np.concatenate([reduced.lower, -free]),
-        "upper": np.concatenate([reduced.upper, free]),
-        "cone": wider(reduced.cone),
-        "width": np.concatenate([reduced.width, free]),
-        "hubs": Matrix(sparse.hstack([half[hub], -sparse.eye_array(count)])),
-    }
-    return LiftedProgram(**unchanged | changed | _quadratic_pattern(expand, Matrix(hessian)))
 
 
 def _pivots(program: ZoneProgram, fixed: NDArray[np.bool_]) -> Ints:

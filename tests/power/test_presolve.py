@@ -10,7 +10,7 @@ from scipy import sparse
 
 from gridpriv import load_case, shipped_zoning
 from gridpriv.grid.partition import partition
-from gridpriv.power.presolve import lifted, presolve
+from gridpriv.power.presolve import presolve
 from gridpriv.power.problem import make_solver
 from gridpriv.power.program import compile_zone
 from gridpriv.power.zone import make_network, make_zones
@@ -84,25 +84,6 @@ def star(tmp_path_factory):
     return presolve(compile_zone(zone))
 
 
-def test_what_a_bus_with_many_lines_lacks_is_a_variable(star):
-    """The same objective where the variable equals the imbalance, and a P that is not dense."""
-    wide, rng = lifted(star, 20), np.random.default_rng(5)
-    assert wide.size == star.size + 2  # active and reactive
-    assert len(wide.p_indices) < len(star.p_indices) / 4
-    assert lifted(star, 100) is star
-    half = star.program.imbalance @ star.expand
-    hub = half[np.diff(half.indptr) > 20]
-    metric = rng.uniform(0.0, 10.0, star.program.size)
-    for x in rng.normal(size=(5, star.size)):
-        longer = np.concatenate([x, hub @ x])
-        assert abs(wide.hubs @ longer).max() < 1e-12
-        assert wide.restore(longer) == pytest.approx(star.restore(x))
-        assert wide.a_in @ longer == pytest.approx(star.a_in @ x)
-        assert wide.cone @ longer == pytest.approx(star.cone @ x)
-        values, there = (item.quadratic(metric, exact=True) for item in (star, wide))
-        assert longer @ wide.curved(there, longer) == pytest.approx(x @ star.curved(values, x))
-
-
 def test_matched_solves_come_to_the_minimiser_of_exact_ones(star):
     program, rng = star.program, np.random.default_rng(6)
     exact, matched = (
@@ -116,18 +97,3 @@ def test_matched_solves_come_to_the_minimiser_of_exact_ones(star):
         want, result = (p.solve(linear, metric, near=p is matched).z for p in (exact, matched))
         assert result == pytest.approx(want, abs=1e-3)
         assert abs(program.a_eq @ result - program.b_eq).max() < 1e-9
-
-
-@pytest.mark.parametrize("solver_tolerance", ["tight", "matched"])
-def test_only_matched_solves_take_what_a_bus_lacks_for_a_variable(
-    star, solver_tolerance, monkeypatch
-):
-    """Tight solves are unchanged to the last bit."""
-    calls = []
-    monkeypatch.setattr(
-        "gridpriv.power.solvers.clarabel.lifted", lambda *given: calls.append(given) or star
-    )
-    make_solver(
-        "clarabel", star.program, lambda: star, exact=True, solver_tolerance=solver_tolerance
-    )
-    assert len(calls) == (solver_tolerance == "matched")

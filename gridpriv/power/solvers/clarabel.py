@@ -46,7 +46,7 @@ from gridpriv.consensus.agent import Minimiser
 from gridpriv.consensus.schedules import SolverTolerance
 from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
-from gridpriv.power.presolve import LiftedProgram, ReducedProgram, lifted
+from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.program import Matrix, ZoneProgram
 from gridpriv.power.solvers import Unsolved
 
@@ -59,11 +59,10 @@ class ClarabelSolver:
     def __init__(
         self, program: ReducedProgram, *, exact: bool, solver_tolerance: SolverTolerance = "tight"
     ) -> None:
-        matched = solver_tolerance == "matched"
-        self._program = lifted(program, FEW_TERMS) if exact and matched else program
+        self._program = program
         self._exact = exact
-        self._near = MATCHED if matched else FAST
-        rows, self._offset, self._cones = _rows(self._program)
+        self._near = MATCHED if solver_tolerance == "matched" else FAST
+        rows, self._offset, self._cones = conic_rows(program)
         self._rows = sparse.csc_matrix(rows)
         # the solver and its values of P, where a point near the minimizer suffices, or not
         self._cached: dict[bool, tuple[Any, Floats]] = {}
@@ -124,16 +123,6 @@ def _almost(ended: list[Any]) -> list[Any]:
     return [item for item in ended if item.status == clarabel.SolverStatus.AlmostSolved]
 
 
-def _rows(program: ReducedProgram) -> tuple[Matrix, Floats, list[Any]]:
-    """Return (A, b, cones) with the definitions of lifted variables."""
-    rows, offset, cones = conic_rows(program)
-    if not isinstance(program, LiftedProgram):
-        return rows, offset, cones
-    none = np.zeros(program.hubs.shape[0])
-    every = Matrix(sparse.vstack([program.hubs, rows], format="csr"))
-    return every, np.concatenate([none, offset]), [clarabel.ZeroConeT(len(none)), *cones]
-
-
 def conic_rows(program: ZoneProgram | ReducedProgram) -> tuple[Matrix, Floats, list[Any]]:
     """Return (A, b, cones) of A x + s = b: bounds and inequalities, then second-order cones."""
     eye = sparse.eye_array(program.size, format="csr")
@@ -165,8 +154,6 @@ SAFER: tuple[tuple[float, dict[str, Any]], ...] = (
     (1.0, {}),
 )
 LIKELIEST = 3
-FEW_TERMS = 12
-"""Number of variables in the imbalance of a bus, above which it becomes a variable."""
 
 
 def clarabel_settings(options: dict[str, Any]) -> Any:
