@@ -73,8 +73,9 @@ from scipy.sparse.linalg import splu
 
 from gridpriv.assurance.adversary import RecordedRound
 from gridpriv.core.arrays import Floats
+from gridpriv.power.conic_block import DifferentiableSolver, SolvedUpdate
 from gridpriv.power.problem import ZoneProblem
-from gridpriv.power.solvers.clarabel import DifferentiableSolver, SolvedUpdate, conic_rows
+from gridpriv.power.solvers.clarabel import conic_rows
 from gridpriv.zonal.prepared import Prepared
 
 

@@ -27,6 +27,16 @@ and det v = v'Jv, the scaling W of interior s and z is the symmetric matrix with
 where a = w + e, b = J w + e, and w, of det w = 1, is the scaling point of s and z over their
 determinants' roots (Nesterov and Todd 1997; Vandenberghe 2010, *The CVXOPT linear and quadratic
 cone program solvers*).
+
+The derivative of a minimizer of a local update,  min 1/2 x'Px + q'x,  Ax + s = b,  s in K.  On the
+central path at the solver's last barrier, s = -mu grad F*(y) for the dual y, whose derivative is
+ds = -W^2 dy. With P dx + A'dy = -dq and A dx + ds = 0:
+
+    [ P   A'   ] [ dx ]   [ -dq ]
+    [ A  -W^2  ] [ dy ] = [  0  ]
+
+a quasi-definite system, also where constraints are nearly active (the path is smooth there).
+With z = T x + t0, a change g of the gradient gives dz = T dx, dq = T'g.
 """
 
 from __future__ import annotations
@@ -36,15 +46,17 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from clarabel import SolverStatus
 from scipy import sparse
-from scipy.sparse.linalg import splu
+from scipy.sparse.linalg import SuperLU, splu
 
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import SolverError
 from gridpriv.power.ac.block import Elimination
+from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import Matrix
-from gridpriv.power.solvers.clarabel import conic_rows
+from gridpriv.power.solvers.clarabel import SAFER, ClarabelSolver, conic_rows
 
 ROUNDING = 1e-12
 
@@ -60,6 +72,13 @@ class Cones:
     """
 
     sizes: Ints
+
+    @staticmethod
+    def of(program: ReducedProgram) -> Cones:
+        """Return the cones of a zone's rows (:func:`conic_rows`)."""
+        bounds = np.isfinite(program.upper).sum() + np.isfinite(program.lower).sum()
+        ones = np.ones(bounds + len(program.b_in), dtype=np.int64)
+        return Cones(np.concatenate([ones, program.cone_sizes]))
 
     @cached_property
     def head(self) -> Ints:
@@ -162,17 +181,18 @@ class ConeScaling:
         result[cones.head] = whole
         return result
 
-    def inverse(self) -> Matrix:
-        """Return W^-1, shape (rows, rows)."""
+    def matrix(self, *, inverse: bool = False) -> Matrix:
+        """Return W, or W^-1, shape (rows, rows)."""
         cones, rows = self.cones, np.arange(len(self.point))
         width = cones.sizes[cones.block]
         row = np.repeat(rows, width)
         first = np.repeat(cones.head[cones.block], width)
         column = first + np.arange(len(row)) - np.repeat(np.cumsum(width) - width, width)
-        root = cones.reflected(self.point) + cones.unit
+        root = (cones.reflected(self.point) if inverse else self.point) + cones.unit
         values = root[row] * root[column] / root[first]
         values -= np.where(row == column, 2.0 * cones.unit[row] - 1.0, 0.0)
-        values /= self.eta[cones.block[row]]
+        eta = self.eta[cones.block[row]]
+        values = values / eta if inverse else values * eta
         return Matrix(sparse.csr_array((values, (row, column)), shape=(len(rows), len(rows))))
 
 
@@ -230,8 +250,7 @@ class ConicBlock:
         self._p = Matrix(upper + upper.T - diagonal)
         self._q = reduced.linear(problem.gradient(none, demand), none, exact=True)
         self._a, self._b, _ = conic_rows(reduced)
-        ones = np.ones(len(self._b) - int(reduced.cone_sizes.sum()), dtype=np.int64)
-        self._cones = Cones(np.concatenate([ones, reduced.cone_sizes]))
+        self._cones = Cones.of(reduced)
         number = problem.coordinates[reduced.remaining]
         shared = np.isin(number, border)
         self._own, self._edge = np.flatnonzero(~shared), np.flatnonzero(shared)
@@ -243,7 +262,7 @@ class ConicBlock:
         """Factor [P_oo G_o'; G_o -I], G = W^-1 A, and eliminate the border's columns from it."""
         own, edge, rows = self._own, self._edge, len(self._b)
         self._scaling = scaling
-        whole = Matrix(scaling.inverse() @ self._a)
+        whole = Matrix(scaling.matrix(inverse=True) @ self._a)
         inner, g = self._p[own][:, own], whole[:, own]
         self._system = sparse.block_array(
             [[inner, g.T], [g, -sparse.eye_array(rows)]], format="csc"
@@ -366,3 +385,53 @@ class ConicBlock:
     def variables(self) -> Floats:
         """The zone's variables."""
         return self._reduced.restore(self._x)
+
+
+FLOOR = 1e-14
+"""Least distance of slacks and duals to a cone's boundary, so that the scaling stays finite."""
+
+
+@dataclass(frozen=True, eq=False)
+class SolvedUpdate:
+    """A local update's minimizer and the factors of its derivative."""
+
+    z: Floats
+    factor: SuperLU
+    program: ReducedProgram
+
+    def response(self, directions: Floats) -> Floats:
+        """Return dz for changes of the linear term, shape (n, k) -> (n, k)."""
+        size = self.program.size
+        rhs = np.zeros((self.factor.shape[0], directions.shape[1]))
+        rhs[:size] = -(self.program.expand.T @ directions)
+        return np.asarray(self.program.expand @ self.factor.solve(rhs)[:size])
+
+
+class DifferentiableSolver(ClarabelSolver):
+    """Clarabel on a zone's reduced program, with the derivative of its minimizer."""
+
+    def solve(self, linear: Floats, metric: Floats) -> SolvedUpdate:
+        """Return the minimizer for a linear term on z and a diagonal quadratic."""
+        program, cones = self._program, Cones.of(self._program)
+        p = program.quadratic(metric, exact=self._exact)
+        q = program.linear(linear, metric, exact=self._exact)
+        solution, scale = self._first(p, q, near=False).solve(), 1.0
+        for scale_next, settings in SAFER:
+            if solution.status == SolverStatus.Solved:
+                break
+            scale = scale_next
+            solution = self._setup(scale * p, scale * q, settings).solve()
+        if solution.status != SolverStatus.Solved:
+            raise SolverError(f"clarabel ended {solution.status} in the forward model")
+        dual, slack = np.asarray(solution.z) / scale, np.asarray(solution.s)
+        inside = [
+            v + np.maximum(FLOOR - cones.depth(v)[0], 0.0)[cones.block] * cones.unit
+            for v in (slack, dual)
+        ]
+        scaling = ConeScaling.of(cones, *inside).matrix()
+        upper = program.upper_triangle(p)
+        full = upper + sparse.triu(upper, 1).T
+        system = sparse.block_array(
+            [[full, self._rows.T], [self._rows, -scaling @ scaling]], format="csc"
+        )
+        return SolvedUpdate(program.restore(np.asarray(solution.x)), splu(system), program)

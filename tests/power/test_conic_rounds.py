@@ -47,7 +47,9 @@ def test_the_scaling_is_that_of_nesterov_and_todd(seed):
     np.testing.assert_allclose(scaling.times(z), scaling.inverse_times(s), atol=1e-10)
     w = np.array([scaling.times(unit) for unit in np.eye(len(s))])
     np.testing.assert_allclose(w, w.T, atol=1e-10)
-    np.testing.assert_allclose(w @ scaling.inverse().toarray(), np.eye(len(s)), atol=1e-9)
+    np.testing.assert_allclose(scaling.matrix().toarray(), w, atol=1e-10)
+    inverse = scaling.matrix(inverse=True).toarray()
+    np.testing.assert_allclose(w @ inverse, np.eye(len(s)), atol=1e-9)
     np.testing.assert_allclose(scaling.inverse_times(w @ s), s, atol=1e-9)
 
 

@@ -15,32 +15,18 @@ z = Tx + t, plus f's own quadratic in the exact update, so the left side is at l
 An interior-point solver may end outside K within its tolerance, and a point outside proves no
 bound. So b is reduced by a margin; where a row still ends outside, its margin becomes twice the sum
 of margin and excess, and the solve is repeated.
-
-The derivative of a minimizer. The program is  min 1/2 x'Px + q'x,  Ax + s = b,  s in K.
-On the central path at the solver's last barrier, s = -mu grad F*(y) for the dual y, whose
-derivative is ds = -H dy with H the Nesterov-Todd scaling matrix (H y = s): s/y for a linear
-row, eta^2 (2 u u' - J) for a second-order cone. With P dx + A'dy = -dq and A dx + ds = 0:
-
-    [ P   A' ] [ dx ]   [ -dq ]
-    [ A  -H  ] [ dy ] = [  0  ]
-
-a quasi-definite system, also where constraints are nearly active (the path is smooth there).
-With z = T x + t0, a change g of the gradient gives dz = T dx, dq = T'g.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import clarabel
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.linalg import splu
 
 from gridpriv.consensus.agent import Minimiser
 from gridpriv.consensus.schedules import SolverTolerance
@@ -335,100 +321,3 @@ class Certified:
         if len(self._heads):
             radius[self._linear :] = np.sqrt(np.add.reduceat(squares, self._heads))
         return np.asarray(slack[self._depths] - radius)
-
-
-FLOOR = 1e-14  # of slacks and duals, so that the scaling stays finite
-
-
-@dataclass(frozen=True, eq=False)
-class SolvedUpdate:
-    """A local update's minimizer and the factors of its derivative."""
-
-    z: Floats
-    factor: Any
-    program: ReducedProgram
-
-    def response(self, directions: Floats) -> Floats:
-        """Return dz for changes of the linear term, shape (n, k) -> (n, k)."""
-        size = self.program.size
-        rhs = np.zeros((self.factor.shape[0], directions.shape[1]))
-        rhs[:size] = -(self.program.expand.T @ directions)
-        return np.asarray(self.program.expand @ self.factor.solve(rhs)[:size])
-
-
-class DifferentiableSolver(ClarabelSolver):
-    """Clarabel on a zone's reduced program, with the derivative of its minimizer."""
-
-    def __init__(self, program: ReducedProgram, *, exact: bool) -> None:
-        super().__init__(program, exact=exact)
-        self._linear = self._rows.shape[0] - int(program.cone_sizes.sum())
-        self._blocks = _cone_pattern(self._linear, program.cone_sizes)
-
-    def solve(self, linear: Floats, metric: Floats) -> SolvedUpdate:
-        """Return the minimizer for a linear term on z and a diagonal quadratic."""
-        program = self._program
-        p = program.quadratic(metric, exact=self._exact)
-        q = program.linear(linear, metric, exact=self._exact)
-        solution, scale = self._first(p, q, near=False).solve(), 1.0
-        for scale_next, settings in SAFER:
-            if solution.status == clarabel.SolverStatus.Solved:
-                break
-            scale = scale_next
-            solution = self._setup(scale * p, scale * q, settings).solve()
-        if solution.status != clarabel.SolverStatus.Solved:
-            raise SolverError(f"clarabel ended {solution.status} in the forward model")
-        dual, slack = np.asarray(solution.z) / scale, np.asarray(solution.s)
-        upper = program.upper_triangle(p)
-        full = upper + sparse.triu(upper, 1).T
-        system = sparse.block_array(
-            [[full, self._rows.T], [self._rows, -self._scaling(slack, dual)]], format="csc"
-        )
-        return SolvedUpdate(program.restore(np.asarray(solution.x)), splu(system), program)
-
-    def _scaling(self, slack: Floats, dual: Floats) -> Any:
-        """Return H with H dual = slack, block by block."""
-        cut = self._linear
-        diagonal = np.maximum(slack[:cut], FLOOR) / np.maximum(dual[:cut], FLOOR)
-        rows, columns, groups = self._blocks
-        values = [diagonal]
-        for heads, size in groups:
-            entries = heads[:, None] + np.arange(size)
-            values.append(_cone_scaling(slack[entries], dual[entries]).ravel())
-        total = len(slack)
-        return sparse.csc_matrix((np.concatenate(values), (rows, columns)), shape=(total, total))
-
-
-def _cone_pattern(linear: int, sizes: NDArray[np.int64]) -> tuple[Any, Any, list[tuple[Any, int]]]:
-    """Return rows and columns of the block-diagonal H, and the heads of equal-sized cones."""
-    rows, columns = [np.arange(linear)], [np.arange(linear)]
-    heads = linear + np.concatenate([[0], np.cumsum(sizes)])[:-1].astype(np.int64)
-    groups = []
-    for size in np.unique(sizes):
-        heads_of_size = heads[sizes == size]
-        entries = heads_of_size[:, None] + np.arange(size)
-        rows.append(np.repeat(entries, size, axis=1).ravel())
-        columns.append(np.tile(entries, (1, int(size))).ravel())
-        groups.append((heads_of_size, int(size)))
-    return np.concatenate(rows), np.concatenate(columns), groups
-
-
-def _cone_scaling(slack: Floats, dual: Floats) -> Floats:
-    """Return eta^2 (2 u u' - J) for second-order cones of one size, (k, size) -> (k, size, size).
-
-    Nesterov-Todd scaling (Vandenberghe 2010, CVXOPT's coneprog, section 4).
-    """
-    s_norm, y_norm = _hyperbolic(slack), _hyperbolic(dual)
-    s, y = slack / s_norm[:, None], dual / y_norm[:, None]
-    mirrored = y.copy()
-    mirrored[:, 1:] *= -1.0
-    gamma = np.sqrt(np.maximum((1.0 + (s * y).sum(axis=1)) / 2.0, 0.5))
-    u = (s + mirrored) / (2.0 * gamma[:, None])
-    mirror = np.diag(np.concatenate([[1.0], -np.ones(slack.shape[1] - 1)]))
-    block = 2.0 * u[:, :, None] * u[:, None, :] - mirror
-    return np.asarray(block * (s_norm / y_norm)[:, None, None])
-
-
-def _hyperbolic(x: Floats) -> Floats:
-    """Return sqrt(x0^2 - ||x1||^2), away from zero."""
-    square = x[:, 0] ** 2 - (x[:, 1:] ** 2).sum(axis=1)
-    return np.asarray(np.sqrt(np.maximum(square, FLOOR)))
