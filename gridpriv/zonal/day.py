@@ -28,7 +28,7 @@ from gridpriv.core.arrays import Bools, Floats, Ints
 from gridpriv.core.text import Json
 from gridpriv.grid.case import POLYNOMIAL, Case, GenCost
 from gridpriv.grid.chronology import Chronology
-from gridpriv.power.ac.day import GAP, DayOptimum, LinearGrid, commitment, day_optimum
+from gridpriv.power.ac.day import GAP, DayOptimum, DayProblem, LinearGrid, commitment
 from gridpriv.power.ac.flow import ac_flow
 from gridpriv.power.ac.joint import NEGLIGIBLE, ZoneBlock, joint_plan, tie_ends
 from gridpriv.power.ac.model import CURTAILMENT_WEIGHT
@@ -36,7 +36,7 @@ from gridpriv.power.ac.state import Dispatch
 from gridpriv.power.ac.zone_redispatch import operating_unit
 from gridpriv.power.objective import cost_at
 from gridpriv.power.schedule import AcSchedule, CentralSchedule
-from gridpriv.power.zone import Zone, coordinates, with_demand
+from gridpriv.power.zone import coordinates, with_demand
 from gridpriv.zonal.documents import CommitmentStep, ReserveStep, StorageStep
 from gridpriv.zonal.prepared import Prepared
 
@@ -47,7 +47,6 @@ PLANNED = 0.8
 COMMITMENTS = 5
 """Most commitments of a day: each but the first is based on the plan of the one before."""
 FREE = GenCost(POLYNOMIAL, (0.0, 0.0))
-Inputs = tuple[Sequence[Zone], Sequence[Sequence[Floats]], Chronology, float, float | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,11 +179,13 @@ def plan_day(prepared: Sequence[Prepared], chronology: Chronology) -> DayPlan:
     first = prepared[0]
     demands = [_released(step) for step in prepared]
     case, count = first.case, len(prepared)
-    inputs = (first.zones, demands, chronology, first.settings.voll, operating_unit(case))
-    optimum, running = day_optimum(*inputs), None
+    problem = DayProblem(
+        first.zones, demands, chronology, first.settings.voll, operating_unit(case)
+    )
+    optimum, running = problem.optimum(), None
     if chronology.switches:
-        optimum, running = _committed(optimum, inputs)
-    on = np.ones((count, case.n_gen), bool) if running is None else running
+        optimum, running = _committed(problem, optimum)
+    on = problem.everything_running() if running is None else running
     output, prices, reserve = _coupled(optimum, case)
     output, reserve = np.where(on, output, 0.0), np.where(on, reserve, 0.0)  # without rounding
     schedules = tuple(map(_schedule, prepared, demands, optimum.steps, prices))
@@ -230,8 +231,9 @@ def plan_receding(
     for t, step in enumerate(prepared):
         demands = predicted(t)
         ahead = chronology.later(level, last, PLANNED, len(demands))
-        inputs = (step.zones, demands, ahead, step.settings.voll, operating_unit(case))
-        optimum = day_optimum(*inputs)
+        optimum = DayProblem(
+            step.zones, demands, ahead, step.settings.voll, operating_unit(case)
+        ).optimum()
         outputs, prices, current = _coupled(optimum, case)
         output[t], reserve[:, t] = outputs[0], current[:, 0]
         efforts.append((optimum.rounds, optimum.mismatch))
@@ -267,20 +269,16 @@ def _outputs(optimum: DayOptimum, case: Case) -> Floats:
     return output
 
 
-def _committed(optimum: DayOptimum, inputs: Inputs) -> tuple[DayOptimum, Bools]:
+def _committed(problem: DayProblem, optimum: DayOptimum) -> tuple[DayOptimum, Bools]:
     """Return the cheapest plan of several commitments, and its running generators.
 
     Parameters
     ----------
     optimum : DayOptimum
         The plan in which all generators run: one of those compared.
-    inputs : tuple
-        Arguments of :func:`gridpriv.power.ac.day.day_optimum`.
     """
-    zones, _, chronology, voll, _ = inputs
-    case = zones[0].network.case
-    required: dict[int, list[Ints]] = {}
-    tried = [(optimum, np.ones((len(optimum.steps), case.n_gen), bool))]
+    case, required = problem.case, dict[int, list[Ints]]()
+    tried = [(optimum, problem.everything_running())]
 
     def extended(on: Bools, plans: Sequence[Dispatch], dear: Bools) -> Bools | None:
         """Return a new commitment with more units in dear steps; None where it is not new."""
@@ -288,42 +286,42 @@ def _committed(optimum: DayOptimum, inputs: Inputs) -> tuple[DayOptimum, Bools]:
             off = np.flatnonzero(~on[t])
             required[t] = [off] if t not in required else [*required[t], *off[:, None]]
         rows = [(t, gens) for t, each in required.items() for gens in each]
-        running = commitment(case, chronology, LinearGrid.of(case, plans), voll, rows)
+        grid = LinearGrid.of(case, plans)
+        running = commitment(case, problem.chronology, grid, problem.voll, rows)
         return None if any(np.array_equal(running, each) for _, each in tried) else running
 
     least = np.array([joint_plan(case, blocks).p_shed.sum() for blocks in optimum.steps])
-    cheap = _step_costs(*tried[0], case, chronology, voll)
+    cheap = _step_costs(problem, *tried[0])
     for _ in range(COMMITMENTS):
         optimum, on = tried[-1]
         plans = [joint_plan(case, blocks) for blocks in optimum.steps]
         shed = np.array([plan.p_shed.sum() for plan in plans])
         running = extended(on, plans, shed > least + NEGLIGIBLE)
         if running is None:
-            dear = _step_costs(optimum, on, case, chronology, voll) - cheap > GAP * np.abs(cheap)
+            dear = _step_costs(problem, optimum, on) - cheap > GAP * np.abs(cheap)
             running = extended(on, plans, dear) if dear.any() else None
         if running is None:
             break
-        tried.append((day_optimum(*inputs, running), running))
-    return min(tried, key=lambda plan: _cost(plan[0], plan[1], case, chronology, voll))
+        tried.append((problem.optimum(running), running))
+    return min(tried, key=lambda plan: _cost(problem, *plan))
 
 
-def _cost(optimum: DayOptimum, on: Bools, case: Case, chronology: Chronology, voll: float) -> float:
+def _cost(problem: DayProblem, optimum: DayOptimum, on: Bools) -> float:
     """Return the cost of a plan in $/h, summed over its steps."""
-    starts = (np.diff(on.astype(int), axis=0) > 0).sum(axis=0)
+    starts, chronology = (np.diff(on.astype(int), axis=0) > 0).sum(axis=0), problem.chronology
     begun = sum(s.start_cost * starts[s.gen] for s in chronology.switches) / chronology.hours
-    return float(_step_costs(optimum, on, case, chronology, voll).sum() + begun)
+    return float(_step_costs(problem, optimum, on).sum() + begun)
 
 
-def _step_costs(
-    optimum: DayOptimum, on: Bools, case: Case, chronology: Chronology, voll: float
-) -> Floats:
+def _step_costs(problem: DayProblem, optimum: DayOptimum, on: Bools) -> Floats:
     """Return the cost of every step of a plan in $/h, without starts."""
+    case, chronology = problem.case, problem.chronology
     output, _, reserve = _coupled(optimum, case)
     unserved = np.maximum(chronology.reserve_required - reserve.sum(axis=2), 0.0).sum(axis=0)
     for t, plan in enumerate(joint_plan(case, blocks) for blocks in optimum.steps):
         unserved[t] += plan.p_shed.sum() + CURTAILMENT_WEIGHT * plan.curtailment.sum()
     reserve_cost = (chronology.reserve_price[:, None] * reserve).sum(axis=(0, 2))
-    cost = case.base_mva * (voll * unserved + reserve_cost)
+    cost = case.base_mva * (problem.voll * unserved + reserve_cost)
     for t, g in np.argwhere(on).tolist() if case.cost else ():
         cost[t] += cost_at(case.cost[g], case.base_mva, output[t, g])
     return np.asarray(cost)

@@ -34,8 +34,9 @@ between its limits: the usual relaxation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -114,17 +115,11 @@ class DayOptimum:
     mismatch: float
 
 
-def day_optimum(
-    zones: Sequence[Zone],
-    demands: Sequence[Sequence[Floats]],
-    chronology: Chronology,
-    voll: float,
-    unit: float | None,
-    committed: Bools | None = None,
-) -> DayOptimum:
-    """Return the joint optimum of zones over all steps.
+@dataclass(frozen=True, eq=False)
+class DayProblem:
+    """The AC optimal power flow of zones over all steps.
 
-    Parameters
+    Attributes
     ----------
     demands : sequence of sequence of (2 own,)
         Released demand, by step and zone.
@@ -132,77 +127,113 @@ def day_optimum(
         Value of lost load in $/MWh.
     unit : float or None
         Of the objective in $/h per p.u.; None where losses are minimized.
-    committed : (T, g) bool, optional
-        Generators that run in each step; by default all.
-
-    Raises
-    ------
-    SolverError
-        If the rounds do not converge.
     """
-    count, case = len(demands), zones[0].network.case
-    on = np.ones((count, case.n_gen), bool) if committed is None else committed
-    for estimated in (False, True):
-        steps, units, blocks, border = _blocks(
-            zones, demands, chronology, voll, unit, on, estimated
+
+    zones: Sequence[Zone]
+    demands: Sequence[Sequence[Floats]]
+    chronology: Chronology
+    voll: float
+    unit: float | None
+
+    @property
+    def case(self) -> Case:
+        """The grid; its demand is not read."""
+        return self.zones[0].network.case
+
+    def everything_running(self) -> Bools:
+        """Return the commitment in which all generators run, (T, g)."""
+        return np.ones((len(self.demands), self.case.n_gen), bool)
+
+    def optimum(self, committed: Bools | None = None) -> DayOptimum:
+        """Return the joint optimum of zones over all steps.
+
+        Parameters
+        ----------
+        committed : (T, g) bool, optional
+            Generators that run in each step; by default all.
+
+        Raises
+        ------
+        SolverError
+            If the rounds do not converge.
+        """
+        on = self.everything_running() if committed is None else committed
+        for estimated in (False, True):
+            steps, units, blocks, border = self._blocks(on, estimated)
+            last = None
+            for last in iterate(LocalBlocks(blocks), border, MOST_ROUNDS, TOLERANCE):  # noqa: B007
+                pass
+            if last is not None and last.converged(ACCEPTED):
+                return DayOptimum(steps, units, last.number, last.primal)
+        error = "none" if last is None else f"{last.error:.3g}"
+        raise SolverError(
+            f"the plan of {len(on)} steps did not converge in {MOST_ROUNDS} rounds (error {error})"
         )
-        last = None
-        for last in iterate(LocalBlocks(blocks), border, MOST_ROUNDS, TOLERANCE):  # noqa: B007
-            pass
-        if last is not None and last.converged(ACCEPTED):
-            return DayOptimum(steps, units, last.number, last.primal)
-    error = "none" if last is None else f"{last.error:.3g}"
-    raise SolverError(
-        f"the plan of {count} steps did not converge in {MOST_ROUNDS} rounds (error {error})"
-    )
 
+    def _blocks(
+        self, committed: Bools, estimated: bool
+    ) -> tuple[list[list[ZoneBlock]], list[UnitBlock], list[Block], Border]:
+        """Return zones' blocks by step and those of units, then all blocks, and their border."""
+        case, chronology = self.case, self.chronology
+        ends, count = tie_ends(case, self.zones), len(self.demands)
+        reserved = (chronology.reserve_most > 0).any(axis=0)
+        joined = np.isfinite(chronology.ramp_up) | np.isfinite(chronology.ramp_down) | reserved
+        joined[[storage.gen for storage in chronology.storages]] = True
+        coupled, holding = np.flatnonzero(joined), np.flatnonzero(reserved)
+        steps = []
+        for t, released in enumerate(self.demands):
+            of = {"estimated": estimated, "shared_gens": coupled, "running": committed[t]}
+            settings: Any = {"voll": self.voll, "unit": self.unit, **of}
+            parts = zip(self.zones, released, strict=True)
+            every = [zone_block(z, d, ends.of(z), **settings) for z, d in parts]
+            steps.append([block for block in every if block is not None])
+        price = next((block.price for live in steps for block in live), 1.0)
+        size = count * len(coupled)
+        outputs = count * ends.size + np.arange(size).reshape(count, len(coupled))
+        blocks, at, start = [], [], np.zeros(outputs.shape)
+        for t, live in enumerate(steps):
+            for block in live:
+                place = np.searchsorted(coupled, block.part.gens[block.shared])
+                start[t, place] = block.block.point.x[block.model.pg[block.shared]]
+                blocks.append(block.block)
+                at.append(_numbered(block, t * ends.size, outputs[t, place]))
+        size = 2 * count * len(holding)
+        reserves = count * ends.size + outputs.size + np.arange(size).reshape(2, count, -1)
+        units = []
+        for j, gen in enumerate(coupled.tolist()):
+            on = committed[:, gen].astype(float)
+            units.append(self._unit_block(gen, start[:, j], gen in holding, price, on))
+            at.append(np.append(outputs[:, j], reserves[:, :, holding == gen].ravel()))
+        blocks += [own.block for own in units]
+        for t in range(count) if len(holding) else ():
+            blocks.append(_reserve_block(chronology, holding, t, self.voll / price))
+            at.append(reserves[:, t].ravel())
+        border = Border(count * ends.size + outputs.size + reserves.size, at)
+        return steps, units, blocks, border
 
-def _blocks(
-    zones: Sequence[Zone],
-    demands: Sequence[Sequence[Floats]],
-    chronology: Chronology,
-    voll: float,
-    unit: float | None,
-    committed: Bools,
-    estimated: bool,
-) -> tuple[list[list[ZoneBlock]], list[UnitBlock], list[Block], Border]:
-    """Return the zones' blocks by step and those of units, then all blocks, and their border."""
-    case = zones[0].network.case
-    ends, count = tie_ends(case, zones), len(demands)
-    reserved = (chronology.reserve_most > 0).any(axis=0)
-    joined = np.isfinite(chronology.ramp_up) | np.isfinite(chronology.ramp_down) | reserved
-    joined[[storage.gen for storage in chronology.storages]] = True
-    coupled, holding = np.flatnonzero(joined), np.flatnonzero(reserved)
-    steps = []
-    for t, released in enumerate(demands):
-        settings: Any = {"estimated": estimated, "shared_gens": coupled, "running": committed[t]}
-        parts = zip(zones, released, strict=True)
-        every = [zone_block(z, d, ends.of(z), voll, unit, **settings) for z, d in parts]
-        steps.append([block for block in every if block is not None])
-    price = next((block.price for live in steps for block in live), 1.0)
-    size = count * len(coupled)
-    outputs = count * ends.size + np.arange(size).reshape(count, len(coupled))
-    blocks, at, start = [], [], np.zeros(outputs.shape)
-    for t, live in enumerate(steps):
-        for block in live:
-            place = np.searchsorted(coupled, block.part.gens[block.shared])
-            start[t, place] = block.block.point.x[block.model.pg[block.shared]]
-            blocks.append(block.block)
-            at.append(_numbered(block, t * ends.size, outputs[t, place]))
-    size = 2 * count * len(holding)
-    reserves = count * ends.size + outputs.size + np.arange(size).reshape(2, count, -1)
-    units = []
-    for j, gen in enumerate(coupled.tolist()):
-        on = committed[:, gen].astype(float)
-        own = _unit_block(case, gen, chronology, start[:, j], gen in holding, price, on)
-        units.append(own)
-        at.append(np.append(outputs[:, j], reserves[:, :, holding == gen].ravel()))
-    blocks += [own.block for own in units]
-    for t in range(count) if len(holding) else ():
-        blocks.append(_reserve_block(chronology, holding, t, voll / price))
-        at.append(reserves[:, t].ravel())
-    border = Border(count * ends.size + outputs.size + reserves.size, at)
-    return steps, units, blocks, border
+    def _unit_block(
+        self, gen: int, start: Floats, holding: bool, price: float, on: Floats
+    ) -> UnitBlock:
+        """Return the block of a generator or a storage over all steps."""
+        case, chronology = self.case, self.chronology
+        count, program = len(start), QuadraticProgram()
+        low, high = (np.where(on > 0, limit[gen], 0.0) for limit in (case.pmin, case.pmax))
+        output = program.add_variables(count, start=start)
+        reserve = np.zeros((2, 0), dtype=np.int64)
+        if holding:
+            up, down = reserve = program.add_variables(2 * count).reshape(2, -1)
+            program.add_sums(-np.inf, high, (output, 1.0), (up, 1.0))
+            program.add_sums(low, np.inf, (output, 1.0), (down, -1.0))
+            for k, current in enumerate(reserve):
+                program.add_sums(0.0, chronology.reserve_most[k, gen] * on, (current, 1.0))
+                program.add_cost(current, chronology.reserve_price[k, gen] / price)
+        limits = program.add_sums(low, high, (output, 1.0))
+        _add_ramps(program, output, chronology, gen, on)
+        storage = next((s for s in chronology.storages if s.gen == gen), None)
+        energy = NO_ROWS if storage is None else add_storage(program, output, storage, chronology)
+        border = np.concatenate([output, reserve.ravel()])
+        block = Block(program.form(), border, NO_ROWS, program.start)
+        return UnitBlock(gen, block, output, energy, reserve, limits)
 
 
 def _numbered(block: ZoneBlock, offset: int, entries: Ints) -> Ints:
@@ -210,38 +241,6 @@ def _numbered(block: ZoneBlock, offset: int, entries: Ints) -> Ints:
     columns = len(block.at) - block.balance_entries
     at = offset + block.at
     return np.concatenate([at[:columns], entries, at[columns:]])
-
-
-def _unit_block(
-    case: Case,
-    gen: int,
-    chronology: Chronology,
-    start: Floats,
-    holding: bool,
-    price: float,
-    on: Floats,
-) -> UnitBlock:
-    """Return the block of a generator or a storage over all steps."""
-    count, program = len(start), QuadraticProgram()
-    low, high = (np.where(on > 0, limit[gen], 0.0) for limit in (case.pmin, case.pmax))
-    output = program.add_variables(count, start=start)
-    reserve = np.zeros((2, 0), dtype=np.int64)
-    if holding:
-        up, down = reserve = program.add_variables(2 * count).reshape(2, -1)
-        program.add_sums(-np.inf, high, (output, 1.0), (up, 1.0))
-        program.add_sums(low, np.inf, (output, 1.0), (down, -1.0))
-        for k, current in enumerate(reserve):
-            program.add_sums(0.0, chronology.reserve_most[k, gen] * on, (current, 1.0))
-            program.add_cost(current, chronology.reserve_price[k, gen] / price)
-    limits = program.add_sums(low, high, (output, 1.0))
-    _add_ramps(program, output, chronology, gen, on)
-    storage = next((s for s in chronology.storages if s.gen == gen), None)
-    energy = NO_ROWS if storage is None else add_storage(program, output, storage, chronology)
-    form = program.form()
-    border = np.concatenate([output, reserve.ravel()])
-    return UnitBlock(
-        gen, Block(form, border, NO_ROWS, program.start), output, energy, reserve, limits
-    )
 
 
 def _add_ramps(
@@ -409,154 +408,227 @@ def commitment(
     SolverError
         If HiGHS fails: demand, reserves and limits of flows that cannot be met are priced.
     """
-    program, count, price = QuadraticProgram(), len(grid.need), voll * case.base_mva
-    reach = _reach(case, chronology, grid.need)
-    output, running, reserves, priced = _units(program, case, chronology, reach, count)
-    switched = [switch.gen for switch in chronology.switches]
+    problem = _Commitment(case, chronology, grid, voll * case.base_mva)
+    running = problem.running
     for step, gens in required:
-        program.add_sums(1.0, np.inf, *((running[[g], step], 1.0) for g in gens.tolist()))
-    injections = _balanced(program, case, grid.need, (output, running), price)
-    for k, least in enumerate(chronology.reserve_required):
-        row = program.add_rows(count, least, np.inf)
-        program.add_slack(row, 1.0, price)
-        for up_down in reserves:
-            program.add_linear(row, up_down[k], 1.0)
-    limited, whole = np.zeros(grid.low.T.shape, bool), running[switched].ravel()
+        problem.program.add_sums(1.0, np.inf, *((running[[g], step], 1.0) for g in gens.tolist()))
+    injections = problem.balanced()
+    problem.require_reserves()
+    whole = running[[switch.gen for switch in chronology.switches]].ravel()
+    limited = np.zeros(grid.low.T.shape, bool)
 
     def refine(x: Floats) -> bool:
-        tangents = _refine(program, case, priced, x)
-        return _limit(program, grid, injections, x, limited, OVERLOAD * price) or tangents
+        tangents = problem.refine(x)
+        return problem.limit(injections, x, limited) or tangents
 
     def refine_linear(*fixed: Floats) -> None:
         for _ in range(REFINEMENTS):
-            if not refine(_solved(program, NO_ROWS, *((whole, values) for values in fixed))):
+            if not refine(_solved(problem.program, NO_ROWS, *((whole, each) for each in fixed))):
                 return
 
     refine_linear()  # linear programs are cheaper to refine: the relaxation, and each commitment
     for _ in range(REFINEMENTS):
-        x = _solved(program, whole)
+        x = _solved(problem.program, whole)
         if not refine(x):
             break
         refine_linear(np.round(x[whole]))
     return np.asarray(x[running.T] > 0.5)
 
 
-def _units(
-    program: QuadraticProgram, case: Case, chronology: Chronology, reach: float, count: int
-) -> tuple[Ints, Ints, list[tuple[Ints, Ints]], dict[int, Sequence[Ints]]]:
-    """Add generators and storages; return their variables.
+class _Commitment:
+    """The mixed-integer linear program of a commitment, with its generators and storages.
 
-    Returns
-    -------
+    Attributes
+    ----------
+    price : float
+        Of shed load, $/h per p.u.
     output, running : (g, T) int
+        Variables.
     reserves : list of (up, down)
+        Variables of the generators with reserve.
     priced : dict of int to (output, running, cost)
-        Of the generators with costs.
+        Variables of the generators with costs.
     """
-    switches = {switch.gen: switch for switch in chronology.switches}
-    storages = {storage.gen: storage for storage in chronology.storages}
-    outputs, running, reserves = [], [], []
-    priced: dict[int, Sequence[Ints]] = {}
-    for g in range(case.n_gen):
-        on = program.add_variables(count, float(g not in switches), 1.0)
-        low, high = np.clip([case.pmin[g], case.pmax[g]], -reach, reach)
+
+    def __init__(self, case: Case, chronology: Chronology, grid: LinearGrid, price: float) -> None:
+        self.case, self.chronology, self.grid, self.price = case, chronology, grid, price
+        self.program, self.count = QuadraticProgram(), len(grid.need)
+        self.reserves: list[tuple[Ints, Ints]] = []
+        self.priced: dict[int, Sequence[Ints]] = {}
+        units = [self._unit(g) for g in range(case.n_gen)]
+        self.output, self.running = np.array(units).swapaxes(0, 1)
+
+    @cached_property
+    def _reach(self) -> float:
+        """The largest output that a generator without limits can have, p.u."""
+        limits = np.abs([self.case.pmin, self.case.pmax])
+        required = self.chronology.reserve_required.sum(axis=0).max()
+        finite = limits[np.isfinite(limits)].sum() + required
+        return float(np.abs(self.grid.need).sum(axis=1).max() + finite)
+
+    def _unit(self, g: int) -> tuple[Ints, Ints]:
+        """Add a generator or a storage; return the variables of its output and of its state."""
+        program, chronology, count = self.program, self.chronology, self.count
+        switch = next((s for s in chronology.switches if s.gen == g), None)
+        storage = next((s for s in chronology.storages if s.gen == g), None)
+        on = program.add_variables(count, float(switch is None), 1.0)
+        low, high = np.clip([self.case.pmin[g], self.case.pmax[g]], -self._reach, self._reach)
         output = program.add_variables(count, min(low, 0.0), max(high, 0.0))
-        outputs.append(output)
-        running.append(on)
         program.add_sums(-np.inf, 0.0, (output, 1.0), (on, -high))
         program.add_sums(0.0, np.inf, (output, 1.0), (on, -low))
         if (chronology.reserve_most[:, g] > 0).any():
-            reserves.append(_reserve(program, case, chronology, g, (output, on), (low, high)))
-        _ramps(program, chronology, g, output, on, max(abs(low), abs(high)))
-        if g in storages:
-            add_storage(program, output, storages[g], chronology)
-        elif case.cost:
-            priced[g] = output, on, program.add_variables(count, price=1.0)
+            self._add_reserve(g, output, on, (low, high))
+        self._add_ramps(g, output, on, max(abs(low), abs(high)))
+        if storage is not None:
+            add_storage(program, output, storage, chronology)
+        elif self.case.cost:
+            self.priced[g] = output, on, program.add_variables(count, price=1.0)
             for point in np.unique(np.linspace(low, high, TANGENTS)):
-                _add_tangents(program, case, g, priced[g], np.full(count, point))
-        if g in switches:
-            _starts(program, switches[g], on, chronology.hours)
-    return np.array(outputs), np.array(running), reserves, priced
+                self._add_tangents(g, self.priced[g], np.full(count, point))
+        if switch is not None:
+            self._add_starts(switch, on)
+        return output, on
 
-
-def _reach(case: Case, chronology: Chronology, need: Floats) -> float:
-    """Return the largest output that a generator without limits can have, p.u."""
-    limits = np.abs([case.pmin, case.pmax])
-    finite = limits[np.isfinite(limits)].sum() + chronology.reserve_required.sum(axis=0).max()
-    return float(np.abs(need).sum(axis=1).max() + finite)
-
-
-def _balanced(
-    program: QuadraticProgram, case: Case, need: Floats, units: tuple[Ints, Ints], price: float
-) -> _Injections:
-    """Add the balance of every island, with load shedding and curtailment by bus, at a price.
-
-    Parameters
-    ----------
-    units : (outputs, running)
-        Variables of the generators, each (g, T).
-    """
-    outputs, running = units
-    forced = np.maximum(case.pmin, 0.0)
-    firm = sums_at(case.gen_bus, forced, case.n_bus) > 0
-    most = np.maximum([need.T, -need.T], 0.0)
-    buses = [np.flatnonzero(most[0].any(axis=1)), np.flatnonzero(firm | most[1].any(axis=1))]
-    shed = program.add_variables(
-        buses[0].size * len(need), 0.0, most[0][buses[0]].ravel(), 0.0, price
-    )
-    curtailed = program.add_variables(
-        buses[1].size * len(need), 0.0, price=CURTAILMENT_WEIGHT * price
-    )
-    columns = outputs, shed.reshape(-1, len(need)), curtailed.reshape(-1, len(need))
-    for bus, column in zip(buses[1].tolist(), columns[2], strict=True):
-        terms = [(running[g], -forced[g]) for g in np.flatnonzero(case.gen_bus == bus).tolist()]
-        program.add_sums(-np.inf, most[1][bus], (column, 1.0), *terms)
-    place = np.concatenate([case.gen_bus, *buses])
-    sign = np.repeat([1.0, 1.0, -1.0], [len(column) for column in columns])
-    injections = _Injections(place, sign, np.concatenate(columns))
-    island, every = islands(case), np.arange(len(need))
-    for number in range(island.max() + 1):
-        here = (island == number).astype(float)
-        injections.add_to(
-            program, program.add_rows(len(need), need @ here, need @ here), here, every
+    def _add_reserve(self, g: int, output: Ints, on: Ints, limits: tuple[float, float]) -> None:
+        """Add a generator's reserves, up and down."""
+        program, chronology, base = self.program, self.chronology, self.case.base_mva
+        terms = zip(chronology.reserve_most[:, g], chronology.reserve_price[:, g], strict=True)
+        up, down = (
+            program.add_variables(self.count, 0.0, most, price=base * price)
+            for most, price in terms
         )
-    return injections
+        program.add_sums(-np.inf, 0.0, (output, 1.0), (up, 1.0), (on, -limits[1]))
+        program.add_sums(0.0, np.inf, (output, 1.0), (down, -1.0), (on, -limits[0]))
+        self.reserves.append((up, down))
 
+    def _add_ramps(self, g: int, output: Ints, on: Ints, largest: float) -> None:
+        """Add ramps between steps in which the generator runs, with room for any start or stop."""
+        before, after = slice(None, -1), slice(1, None)
+        for ramp, (new, old) in (
+            (self.chronology.ramp_up[g], (after, before)),
+            (self.chronology.ramp_down[g], (before, after)),
+        ):
+            most = ramp * self.chronology.hours
+            if self.count < 2 or np.isinf(most):
+                continue
+            room = max(largest - most, 0.0)
+            terms = (output[new], 1.0), (output[old], -1.0), (on[new], room), (on[old], room)
+            self.program.add_sums(-np.inf, most + 2.0 * room, *terms)
 
-def _limit(
-    program: QuadraticProgram,
-    grid: LinearGrid,
-    injections: _Injections,
-    x: Floats,
-    limited: Bools,
-    price: float,
-) -> bool:
-    """Limit the flows that a solution overloads; return False where none is new.
+    def _add_tangents(self, g: int, unit: Sequence[Ints], point: Floats) -> None:
+        """Add the tangent of a generator's cost in $/h at a point (p.u.) of every step.
 
-    Parameters
-    ----------
-    limited : (m, T) bool
-        Flows with a limit, to which the new ones are added.
-    price : float
-        Of an overload, per p.u. of the injection that relieves it best.
-    """
-    case = grid.dc.case
-    flow = grid.dc.flows(injections.at_buses(x, case.n_bus) - grid.need.T)
-    excess = np.maximum(flow - grid.high.T, grid.low.T - flow)
-    new = (excess > NO_OVERLOAD) & ~limited
-    limited |= new
-    for branch in np.flatnonzero(new.any(axis=1)).tolist():
-        steps, ends = np.flatnonzero(new[branch]), np.zeros(case.n_bus)
-        ends[[case.f_bus[branch], case.t_bus[branch]]] = 1.0, -1.0
-        ptdf = grid.dc.susceptance[branch] * grid.dc.angles(ends)
-        unit = np.ptp(ptdf)
-        fixed = grid.need[steps] @ ptdf
-        sides = ((limit[steps, branch] + fixed) / unit for limit in (grid.low, grid.high))
-        row = program.add_rows(len(steps), *sides)
-        injections.add_to(program, row, ptdf / unit, steps)
-        for sign in (1.0, -1.0):
-            program.add_slack(row, sign, price)
-    return bool(new.any())
+        Parameters
+        ----------
+        unit : (output, on, cost)
+            Variables of these steps.
+        """
+        output, on, height = unit
+        curve = self.case.cost[g], self.case.base_mva
+        slope = np.array([marginal_cost(*curve, p) for p in point.tolist()])
+        level = np.array([cost_at(*curve, p) for p in point.tolist()]) - slope * point
+        self.program.add_sums(0.0, np.inf, (height, 1.0), (output, -slope), (on, -level))
+
+    def _add_starts(self, switch: CommittableGenerator, on: Ints) -> None:
+        """Add starts at their cost, and minimum up and down times."""
+        program, count, hours = self.program, self.count, self.chronology.hours
+        if count < 2:
+            return
+        start = program.add_variables(count, 0.0, 1.0, price=switch.start_cost / hours)
+        stop = program.add_variables(count, 0.0, 1.0)
+        changes = (on[1:], 1.0), (on[:-1], -1.0), (start[1:], -1.0), (stop[1:], 1.0)
+        program.add_sums(0.0, 0.0, *changes)
+        times = (switch.min_up, start, 1.0), (switch.min_down, stop, -1.0)
+        for hours_least, changed, sign in times:
+            steps = int(np.ceil(hours_least / hours - 1e-9))
+            for t in range(1, count):
+                window = changed[max(1, t - steps + 1) : t + 1]
+                terms = [(window[[k]], 1.0) for k in range(len(window))]
+                program.add_sums(-np.inf, 0.0 if sign > 0 else 1.0, *terms, (on[[t]], -sign))
+
+    def require_reserves(self) -> None:
+        """Add the reserve requirement of every step; a shortfall is priced as load shedding."""
+        for k, least in enumerate(self.chronology.reserve_required):
+            row = self.program.add_rows(self.count, least, np.inf)
+            self.program.add_slack(row, 1.0, self.price)
+            for up_down in self.reserves:
+                self.program.add_linear(row, up_down[k], 1.0)
+
+    def balanced(self) -> _Injections:
+        """Add every island's balance, with load shedding and curtailment by bus, at a price."""
+        program, case, need, count = self.program, self.case, self.grid.need, self.count
+        forced = np.maximum(case.pmin, 0.0)
+        firm = sums_at(case.gen_bus, forced, case.n_bus) > 0
+        most = np.maximum([need.T, -need.T], 0.0)
+        buses = [np.flatnonzero(most[0].any(axis=1)), np.flatnonzero(firm | most[1].any(axis=1))]
+        largest = most[0][buses[0]].ravel()
+        shed = program.add_variables(len(largest), 0.0, largest, 0.0, self.price)
+        curtailed = program.add_variables(
+            buses[1].size * count, 0.0, price=CURTAILMENT_WEIGHT * self.price
+        )
+        columns = self.output, shed.reshape(-1, count), curtailed.reshape(-1, count)
+        for bus, column in zip(buses[1].tolist(), columns[2], strict=True):
+            here = np.flatnonzero(case.gen_bus == bus).tolist()
+            terms = [(self.running[g], -forced[g]) for g in here]
+            program.add_sums(-np.inf, most[1][bus], (column, 1.0), *terms)
+        place = np.concatenate([case.gen_bus, *buses])
+        sign = np.repeat([1.0, 1.0, -1.0], [len(column) for column in columns])
+        injections = _Injections(place, sign, np.concatenate(columns))
+        island, every = islands(case), np.arange(count)
+        for number in range(island.max() + 1):
+            inside = (island == number).astype(float)
+            row = program.add_rows(count, need @ inside, need @ inside)
+            injections.add_to(program, row, inside, every)
+        return injections
+
+    def refine(self, x: Floats) -> bool:
+        """Add tangents at a solution; return False where its cost is that of the curves already."""
+        case, units = self.case, self.priced.values()
+        if not units:
+            return False
+        point, curve, gap = np.zeros((3, len(units), self.count))
+        for k, (g, unit) in enumerate(self.priced.items()):
+            output, on, height = (x[variables] for variables in unit)
+            running = on > LEAST_SHARE
+            point[k, running] = output[running] / on[running]
+            costs = [cost_at(case.cost[g], case.base_mva, p) for p in point[k].tolist()]
+            curve[k] = np.where(running, on * costs, 0.0)
+            gap[k] = np.where(running, curve[k] - height, 0.0)
+        allowed = GAP * np.abs(curve).sum()
+        if gap.sum() <= allowed:
+            return False
+        for k, (g, unit) in enumerate(self.priced.items()):
+            at = np.flatnonzero(gap[k] > allowed / gap.size)
+            self._add_tangents(g, [v[at] for v in unit], point[k, at])
+        return True
+
+    def limit(self, injections: _Injections, x: Floats, limited: Bools) -> bool:
+        """Limit the flows that a solution overloads; return False where none is new.
+
+        An overload is priced per p.u. of the injection that relieves it best.
+
+        Parameters
+        ----------
+        limited : (m, T) bool
+            Flows with a limit, to which the new ones are added.
+        """
+        grid, case = self.grid, self.case
+        flow = grid.dc.flows(injections.at_buses(x, case.n_bus) - grid.need.T)
+        excess = np.maximum(flow - grid.high.T, grid.low.T - flow)
+        new = (excess > NO_OVERLOAD) & ~limited
+        limited |= new
+        for branch in np.flatnonzero(new.any(axis=1)).tolist():
+            steps, ends = np.flatnonzero(new[branch]), np.zeros(case.n_bus)
+            ends[[case.f_bus[branch], case.t_bus[branch]]] = 1.0, -1.0
+            ptdf = grid.dc.susceptance[branch] * grid.dc.angles(ends)
+            unit = np.ptp(ptdf)
+            fixed = grid.need[steps] @ ptdf
+            sides = ((limit[steps, branch] + fixed) / unit for limit in (grid.low, grid.high))
+            row = self.program.add_rows(len(steps), *sides)
+            injections.add_to(self.program, row, ptdf / unit, steps)
+            for sign in (1.0, -1.0):
+                self.program.add_slack(row, sign, OVERLOAD * self.price)
+        return bool(new.any())
 
 
 def _solved(program: QuadraticProgram, whole: Ints, *fixed: tuple[Ints, Floats]) -> Floats:
@@ -590,105 +662,3 @@ def _solved(program: QuadraticProgram, whole: Ints, *fixed: tuple[Ints, Floats])
     if result.x is None:
         raise SolverError(f"HiGHS finds no commitment: {result.message}")
     return np.asarray(result.x)
-
-
-def _reserve(
-    program: QuadraticProgram,
-    case: Case,
-    chronology: Chronology,
-    g: int,
-    unit: tuple[Ints, Ints],
-    limits: tuple[float, float],
-) -> tuple[Ints, Ints]:
-    """Add a generator's reserves, up and down; return their variables."""
-    output, on = unit
-    up, down = (
-        program.add_variables(len(output), 0.0, most, price=case.base_mva * price)
-        for most, price in zip(
-            chronology.reserve_most[:, g], chronology.reserve_price[:, g], strict=True
-        )
-    )
-    program.add_sums(-np.inf, 0.0, (output, 1.0), (up, 1.0), (on, -limits[1]))
-    program.add_sums(0.0, np.inf, (output, 1.0), (down, -1.0), (on, -limits[0]))
-    return up, down
-
-
-def _ramps(
-    program: QuadraticProgram,
-    chronology: Chronology,
-    g: int,
-    output: Ints,
-    on: Ints,
-    largest: float,
-) -> None:
-    """Add ramps between steps in which the generator runs, with room for any start or stop."""
-    before, after = slice(None, -1), slice(1, None)
-    for ramp, (new, old) in (
-        (chronology.ramp_up[g], (after, before)),
-        (chronology.ramp_down[g], (before, after)),
-    ):
-        most = ramp * chronology.hours
-        if len(output) < 2 or np.isinf(most):
-            continue
-        room = max(largest - most, 0.0)
-        terms = (output[new], 1.0), (output[old], -1.0), (on[new], room), (on[old], room)
-        program.add_sums(-np.inf, most + 2.0 * room, *terms)
-
-
-def _add_tangents(
-    program: QuadraticProgram, case: Case, g: int, unit: Sequence[Ints], point: Floats
-) -> None:
-    """Add the tangent of a generator's cost in $/h at a point (p.u.) of every step.
-
-    Parameters
-    ----------
-    unit : (output, on, cost)
-        Variables of these steps.
-    """
-    output, on, height = unit
-    curve = case.cost[g], case.base_mva
-    slope = np.array([marginal_cost(*curve, p) for p in point.tolist()])
-    level = np.array([cost_at(*curve, p) for p in point.tolist()]) - slope * point
-    program.add_sums(0.0, np.inf, (height, 1.0), (output, -slope), (on, -level))
-
-
-def _refine(
-    program: QuadraticProgram, case: Case, priced: Mapping[int, Sequence[Ints]], x: Floats
-) -> bool:
-    """Add tangents at a solution; return False where its cost is that of the curves already."""
-    if not priced:
-        return False
-    point, curve, gap = np.zeros((3, len(priced), len(next(iter(priced.values()))[0])))
-    for k, (g, unit) in enumerate(priced.items()):
-        output, on, height = (x[variables] for variables in unit)
-        running = on > LEAST_SHARE
-        point[k, running] = output[running] / on[running]
-        costs = [cost_at(case.cost[g], case.base_mva, p) for p in point[k].tolist()]
-        curve[k] = np.where(running, on * costs, 0.0)
-        gap[k] = np.where(running, curve[k] - height, 0.0)
-    allowed = GAP * np.abs(curve).sum()
-    if gap.sum() <= allowed:
-        return False
-    for k, (g, unit) in enumerate(priced.items()):
-        at = np.flatnonzero(gap[k] > allowed / gap.size)
-        _add_tangents(program, case, g, [v[at] for v in unit], point[k, at])
-    return True
-
-
-def _starts(
-    program: QuadraticProgram, switch: CommittableGenerator, on: Ints, hours: float
-) -> None:
-    """Add starts at their cost, and minimum up and down times."""
-    count = len(on)
-    if count < 2:
-        return
-    start = program.add_variables(count, 0.0, 1.0, price=switch.start_cost / hours)
-    stop = program.add_variables(count, 0.0, 1.0)
-    changes = (on[1:], 1.0), (on[:-1], -1.0), (start[1:], -1.0), (stop[1:], 1.0)
-    program.add_sums(0.0, 0.0, *changes)
-    for hours_least, changed, sign in ((switch.min_up, start, 1.0), (switch.min_down, stop, -1.0)):
-        steps = int(np.ceil(hours_least / hours - 1e-9))
-        for t in range(1, count):
-            window = changed[max(1, t - steps + 1) : t + 1]
-            terms = [(window[[k]], 1.0) for k in range(len(window))]
-            program.add_sums(-np.inf, 0.0 if sign > 0 else 1.0, *terms, (on[[t]], -sign))
