@@ -24,6 +24,7 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
 from gridpriv.grid.network import islands
+from gridpriv.grid.scenarios import branch_ends
 from gridpriv.power.ac.optimum import AcOptimum
 from gridpriv.power.exchange import FlowDomain, flow_domain, merit_order
 from gridpriv.power.objective import cost_at, has_convex_costs, marginal_segments
@@ -67,7 +68,7 @@ class ExchangeResult(RunAnalysis):
         return [
             {
                 "branch": f"branch:{case.branch_row[k]}",
-                "at": self._ends(k),
+                "at": branch_ends(case, k),
                 "tie_line": bool(domain.zone_of[case.f_bus[k]] != domain.zone_of[case.t_bus[k]]),
                 "rating_mva": base * case.rate[k],
                 "flow_mw": base * domain.flow[row],
@@ -86,25 +87,20 @@ class ExchangeResult(RunAnalysis):
     @cached_property
     def exchanges(self) -> list[Json]:
         """One row per ordered pair of zones: the largest sale from the first to the second."""
-        base, rows_of, rows = self.domain.case.base_mva, self.domain.case.branch_row, []
+        case, rows = self.domain.case, []
         for seller, buyer in permutations(range(len(self.zones)), 2):
             amount, limit = self.domain.exchange(seller, buyer)
             rows.append(
                 {
                     "from_zone": self.zones[seller],
                     "to_zone": self.zones[buyer],
-                    "most_mw": base * amount if np.isfinite(amount) else None,
-                    "limit": f"branch:{rows_of[limit]}" if limit >= 0 else "",
-                    "limit_at": self._ends(limit) if limit >= 0 else "",
-                    "generation_mw": base * self._generation_room(seller, buyer),
+                    "most_mw": case.base_mva * amount if np.isfinite(amount) else None,
+                    "limit": f"branch:{case.branch_row[limit]}" if limit >= 0 else "",
+                    "limit_at": branch_ends(case, limit) if limit >= 0 else "",
+                    "generation_mw": case.base_mva * self._generation_room(seller, buyer),
                 }
             )
         return rows
-
-    def _ends(self, branch: int) -> str:
-        """Return the bus numbers of a branch's ends."""
-        case = self.domain.case
-        return f"{case.bus_id[case.f_bus[branch]]}-{case.bus_id[case.t_bus[branch]]}"
 
     def _generation_room(self, seller: int, buyer: int) -> float:
         """Return the upward room of the seller and the downward room of the buyer, p.u."""

@@ -22,15 +22,16 @@ its interchange.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gridpriv.core.arrays import Floats
 from gridpriv.core.text import Json
 from gridpriv.grid.case import Case
+from gridpriv.grid.scenarios import branch_ends
 from gridpriv.power.zone import Zone, owner_of
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.linear import DEVIATION, Disclosure
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from gridpriv.power.ac.flow import MeterDerivatives
     from gridpriv.power.ac.grid_redispatch import GridRedispatch
     from gridpriv.privacy.release import Release
-    from gridpriv.zonal.opening import Trace
 
 CHANCE = 1e-3
 """Target probability of an error outside the band."""
@@ -181,24 +181,9 @@ METER_ERROR_MW = 0.01
 """Assumed error of a zone's metered interchange."""
 
 
-class RedispatchedRun(Protocol):
-    """A run's public settings, its releases, and the state of the grid after it."""
-
-    @property
-    def case(self) -> Case: ...  # noqa: D102
-    @property
-    def rules(self) -> AgentRules: ...  # noqa: D102
-    @property
-    def zone_models(self) -> tuple[Zone, ...]: ...  # noqa: D102
-    @property
-    def disclosures(self) -> tuple[Disclosure | None, ...]: ...  # noqa: D102
-    @property
-    def trace(self) -> Trace: ...  # noqa: D102
-    @property
-    def redispatch(self) -> GridRedispatch | None: ...  # noqa: D102
-
-
-def derivatives(result: RedispatchedRun) -> MeterDerivatives | None:
+def derivatives(
+    zones: Sequence[Zone], redispatch: GridRedispatch | None
+) -> MeterDerivatives | None:
     """Return the derivatives at a run's AC state, or None.
 
     None without a state, with a single zone, and on grids of more than :data:`MOST_BUSES`.
@@ -208,15 +193,15 @@ def derivatives(result: RedispatchedRun) -> MeterDerivatives | None:
     from gridpriv.power.ac.newton import PowerFlowError
     from gridpriv.power.ac.state import Schedule
 
-    redispatch = result.redispatch
-    if redispatch is None or redispatch.state is None or len(result.zone_models) < 2:
+    if redispatch is None or redispatch.state is None or len(zones) < 2:
         return None
-    if redispatch.state.deenergized.all() or result.case.n_bus > MOST_BUSES:
+    state = redispatch.state
+    if state.deenergized.all() or state.case.n_bus > MOST_BUSES:
         return None
-    dispatch = joint_dispatch(result.case, result.zone_models, redispatch.plans)
-    schedule = Schedule(owner_of(result.case, result.zone_models), redispatch.scheduled)
+    dispatch = joint_dispatch(state.case, zones, redispatch.plans)
+    schedule = Schedule(owner_of(state.case, zones), redispatch.scheduled)
     try:
-        return meter_derivatives(redispatch.state, dispatch, schedule)
+        return meter_derivatives(state, dispatch, schedule)
     except (PowerFlowError, RuntimeError):  # no state, or a singular Jacobian: at the nose
         return None
 
@@ -255,26 +240,33 @@ def shows_total(least: float, most: float, noise: float) -> bool:
     return METER_ERROR_MW / least < (1.0 - ambiguity) * noise
 
 
-def meter_rows(result: RedispatchedRun) -> list[Json] | None:
-    """Return a row per zone (``documents.Meter``); None without an AC state."""
-    meters = derivatives(result)
+def meter_rows(
+    zones: Sequence[Zone], redispatch: GridRedispatch | None, noises: Sequence[float]
+) -> list[Json] | None:
+    """Return a row per zone (``documents.Meter``); None without an AC state.
+
+    Parameters
+    ----------
+    noises : sequence of float
+        By zone, as of :func:`message_noise_mw`.
+    """
+    meters = derivatives(zones, redispatch)
     if meters is None:
         return None
-    rows = []
-    for number, zone in enumerate(result.zone_models):
-        own, noise = zone.own, message_noise_mw(result, number)
-        responses = meters.interchange[number, own]
+    case, rows = zones[0].network.case, []
+    for number, (zone, noise) in enumerate(zip(zones, noises, strict=True)):
+        responses = meters.interchange[number, zone.own]
         moves, least = np.abs(responses), least_response(responses)
-        flows = np.abs(meters.flow[:, own])
+        flows = np.abs(meters.flow[:, zone.own])
         place = int(np.argmax(flows.max(axis=1))) if len(meters.ties) else None
         rows.append(
             {
                 "zone": zone.name,
                 "interchange_mw_per_mw": float(moves.max()),
                 "least_interchange_mw_per_mw": least,
-                "bus": int(result.case.bus_id[own[int(np.argmax(moves))]]),
+                "bus": int(case.bus_id[zone.own[int(np.argmax(moves))]]),
                 "tie_mw_per_mw": 0.0 if place is None else float(flows[place].max()),
-                "tie": None if place is None else _ends(result, meters.ties[place]),
+                "tie": None if place is None else branch_ends(case, meters.ties[place]),
                 "noise_mw": noise if math.isfinite(noise) else None,
                 "meter_tells_more": shows_total(least, float(moves.max()), noise),
             }
@@ -282,21 +274,21 @@ def meter_rows(result: RedispatchedRun) -> list[Json] | None:
     return rows
 
 
-def message_noise_mw(result: RedispatchedRun, number: int) -> float:
+def message_noise_mw(
+    disclosure: Disclosure | None, rules: AgentRules, drawn: Mapping[Release, int], base_mva: float
+) -> float:
     """Return the standard deviation of the noise in a zone's released total, in MW.
 
     Infinite without a release of it, 0 without noise.
     """
-    disclosure, rules = result.disclosures[number], result.rules
     if rules.noise is None:
         return 0.0
     if disclosure is None:
         return math.inf
-    drawn = result.trace.releases.get(result.zone_models[number].name, {})
     release = next(iter(drawn), None) or rules.noise.release(
         disclosure.sensitivity(rules.adjacency, rules.noise.norm)
     )
-    return disclosure.scale * result.case.base_mva * total_noise(disclosure, release)
+    return disclosure.scale * base_mva * total_noise(disclosure, release)
 
 
 def total_noise(disclosure: Disclosure, release: Release) -> float:
@@ -310,11 +302,6 @@ def total_noise(disclosure: Disclosure, release: Release) -> float:
         return math.inf
     weights = np.asarray(np.linalg.lstsq(matrix.T, np.ones(matrix.shape[1]), rcond=None)[0])
     return math.sqrt(release.mechanism.variance) * float(np.linalg.norm(weights))
-
-
-def _ends(result: RedispatchedRun, branch: int) -> str:
-    case = result.case
-    return f"{case.bus_id[case.f_bus[branch]]}-{case.bus_id[case.t_bus[branch]]}"
 
 
 def meter_messages(

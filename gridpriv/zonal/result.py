@@ -44,7 +44,7 @@ from gridpriv.zonal.documents import (
     ZoneSize,
 )
 from gridpriv.zonal.messages import protected_change
-from gridpriv.zonal.meter import meter_rows
+from gridpriv.zonal.meter import message_noise_mw, meter_rows
 from gridpriv.zonal.opening import Trace
 from gridpriv.zonal.physical import (
     Reference,
@@ -273,7 +273,7 @@ class FinishedRun(Instance):
             "ended": "early" if self.early else "finished",
             "reason": self.early,
             "messages": [],
-            **self._outcome(meter_rows(self)),
+            **self._outcome(self._meter()),
             "timing": self.timing.as_dict(),
             "seed": None if settings.noise == "secure" else self.seed,
             "version": version("gridpriv"),
@@ -287,6 +287,15 @@ class FinishedRun(Instance):
     def outcome(self) -> Json:
         """Return the part of :meth:`as_dict` that is not by round, setting or meter."""
         return json_ready(self._outcome(None))
+
+    def _meter(self) -> list[Json] | None:
+        """Return the disclosure by zones' meters (:class:`gridpriv.zonal.documents.Meter`)."""
+        drawn = [self.trace.releases.get(zone.name, {}) for zone in self.zone_models]
+        noises = [
+            message_noise_mw(disclosure, self.rules, releases, self.case.base_mva)
+            for disclosure, releases in zip(self.disclosures, drawn, strict=True)
+        ]
+        return meter_rows(self.zone_models, self.redispatch, noises)
 
     def _outcome(self, meter: list[Json] | None) -> Json:
         settings = self.settings

@@ -15,7 +15,7 @@ from gridpriv.power.ac.flow import ac_flow, meter_derivatives
 from gridpriv.power.ac.grid_redispatch import joint_dispatch
 from gridpriv.power.ac.state import Schedule
 from gridpriv.power.zone import owner_of
-from gridpriv.zonal.meter import meter_rows, shows_total
+from gridpriv.zonal.meter import shows_total
 
 STEP = 1e-5  # p.u.: a generator of case57 is within 1e-4 of its limit
 SLOW = ("case39", "case57", "case118")
@@ -65,7 +65,7 @@ def test_derivatives_are_those_of_the_state_after_redispatch(name: str) -> None:
 def test_a_zone_without_room_shows_its_load() -> None:
     """Zone 2 of case14 has no room left: a megawatt of load is one of interchange."""
     result, _, _ = redispatched("case14")
-    rows = {row["zone"]: row for row in meter_rows(result)}
+    rows = {row["zone"]: row for row in result.as_dict()["final"]["meter"]}
     assert 0.9 < rows["2"]["interchange_mw_per_mw"] < 1.1
     assert [zone for zone, row in rows.items() if row["meter_tells_more"]] == ["2"]
     assert max(rows[zone]["interchange_mw_per_mw"] for zone in "13") < 0.01
@@ -98,7 +98,7 @@ def test_a_zone_with_room_does_not_show_its_total_load() -> None:
         if np.ptp(np.sign(derivatives.interchange[number, zone.own])) == 2
     ]
     assert both == ["2", "3"]
-    rows = {row["zone"]: row for row in meter_rows(result)}
+    rows = {row["zone"]: row for row in result.as_dict()["final"]["meter"]}
     assert [zone for zone, row in rows.items() if row["meter_tells_more"]] == ["1", "4"]
     texts = [message["text"] for message in result.as_dict()["messages"]]
     assert sum("Meters on tie lines" in text for text in texts) == 1
