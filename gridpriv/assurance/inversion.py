@@ -214,11 +214,11 @@ class ForwardModel:
         if self.exact:
             linear = self.problem.gradient(np.zeros_like(z), demand) - pull
             changes = program.by_demand
-            solved = self._solver.solve(linear, rho)
+            solved = self._solver.update(linear, rho)
         else:
             linear = self.problem.gradient(z, demand) - pull - z / step
             changes = program.by_demand + program.hessian @ z_by_demand - z_by_demand / step
-            solved = self._solver.solve(linear, rho + 1.0 / step)
+            solved = self._solver.update(linear, rho + 1.0 / step)
         return solved, solved.z, solved.response(np.asarray(changes))
 
 

@@ -410,7 +410,7 @@ class SolvedUpdate:
 class DifferentiableSolver(ClarabelSolver):
     """Clarabel on a zone's reduced program, with the derivative of its minimizer."""
 
-    def solve(self, linear: Floats, metric: Floats) -> SolvedUpdate:
+    def update(self, linear: Floats, metric: Floats) -> SolvedUpdate:
         """Return the minimizer for a linear term on z and a diagonal quadratic."""
         program, cones = self._program, Cones.of(self._program)
         p = program.quadratic(metric, exact=self._exact)

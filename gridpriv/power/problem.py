@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from gridpriv.power.objective import fixed_cost
 from gridpriv.power.presolve import ReducedProgram, presolve
 from gridpriv.power.program import ZoneProgram
 from gridpriv.power.sensitivity import SOLVER_ERROR, gradient_sensitivity, output_sensitivity
-from gridpriv.power.solvers import Attempting, OnePoint, Rescued, ZoneSolver
+from gridpriv.power.solvers import OnePoint, ZoneSolver
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.linear import Disclosure
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
@@ -221,23 +221,13 @@ def make_solver(
     presolved = reduced()
     if presolved.size == 0:
         return OnePoint(presolved)
-    other = "ipopt" if name == "clarabel" else "clarabel"
-    first, second = (
-        partial(_attempting, each, presolved, exact, solver_tolerance) for each in (name, other)
-    )
-    return Rescued(first(), second)
-
-
-def _attempting(
-    name: str, program: ReducedProgram, exact: bool, solver_tolerance: SolverTolerance
-) -> Attempting:
     if name == "clarabel":
         from gridpriv.power.solvers.clarabel import ClarabelSolver
 
-        return ClarabelSolver(program, exact=exact, solver_tolerance=solver_tolerance)
+        return ClarabelSolver(presolved, exact=exact, solver_tolerance=solver_tolerance)
     from gridpriv.power.solvers.ipopt import IpoptSolver
 
-    return IpoptSolver(program, exact=exact)
+    return IpoptSolver(presolved, exact=exact)
 
 
 def solver_version(name: str) -> str:

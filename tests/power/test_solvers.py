@@ -15,7 +15,6 @@ from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.power.presolve import presolve
 from gridpriv.power.problem import check_solver, make_solver
 from gridpriv.power.program import Columns, compile_zone
-from gridpriv.power.solvers import Unsolved
 from gridpriv.power.solvers.clarabel import Certified
 from gridpriv.power.zone import FLOWS, make_network, make_zones
 
@@ -110,30 +109,8 @@ def test_unknown_solvers_are_refused_with_the_choices(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("first", ["clarabel", "ipopt"])
-def test_what_one_solver_does_not_solve_the_other_does(first, monkeypatch):
-    """The other's answer, one retry more; where it has none either, both are named."""
-    other = {"clarabel": "ipopt", "ipopt": "clarabel"}[first]
-    (program, zone), *_ = zone_programs("case14")
-    linear, metric = first_update(program, zone, exact=True)
-
-    def solver(name):
-        return make_solver(name, program, lambda: presolve(program), exact=True)
-
-    want = solver(other).solve(linear, metric)
-    lost = Unsolved(f"{first} ended Stuck", 7, 3)
-    monkeypatch.setattr(type(solver(first)._first), "attempt", lambda *_, **__: lost)
-    solution = solver(first).solve(linear, metric)
-    assert np.array_equal(solution.z, want.z)
-    assert (solution.iterations, solution.retries) == (7 + want.iterations, 3 + 1 + want.retries)
-    gone = Unsolved("lost too", 0, 0)
-    monkeypatch.setattr(type(solver(other)._first), "attempt", lambda *_, **__: gone)
-    with pytest.raises(SolverError, match=f"{first} ended Stuck .*; lost too"):
-        solver(first).solve(linear, metric)
-
-
 def test_a_point_near_the_minimiser_is_returned_on_request_only(monkeypatch):
-    """Clarabel's tolerance is below floating-point accuracy, and Ipopt fails."""
+    """Clarabel's tolerance is below floating-point accuracy."""
     (program, zone), *_ = zone_programs("case14")
     linear, metric = first_update(program, zone, exact=True)
     ipopt, clarabel = (
@@ -144,15 +121,11 @@ def test_a_point_near_the_minimiser_is_returned_on_request_only(monkeypatch):
     beyond = {"tol_feas": 1e-30, "tol_gap_abs": 1e-30, "tol_gap_rel": 1e-30}
     monkeypatch.setattr("gridpriv.power.solvers.clarabel.FAST", beyond)
     monkeypatch.setattr("gridpriv.power.solvers.clarabel.SAFER", ())
-    monkeypatch.setattr(
-        type(ipopt._first), "attempt", lambda *_, **__: Unsolved("ipopt lost", 7, 3)
-    )
-    for solver in (clarabel, ipopt):
-        with pytest.raises(SolverError, match="AlmostSolved"):
-            solver.solve(linear, metric)
-        z = solver.solve(linear, metric, near=True).z
-        assert objective(program, z, linear, metric, exact=True) == pytest.approx(exact, rel=1e-4)
-        assert abs(program.a_eq @ z - program.b_eq).max() < 1e-4
+    with pytest.raises(SolverError, match="AlmostSolved"):
+        clarabel.solve(linear, metric)
+    z = clarabel.solve(linear, metric, near=True).z
+    assert objective(program, z, linear, metric, exact=True) == pytest.approx(exact, rel=1e-4)
+    assert abs(program.a_eq @ z - program.b_eq).max() < 1e-4
 
 
 @pytest.mark.parametrize("solver_tolerance", ["matched", "tight"])

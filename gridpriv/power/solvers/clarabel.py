@@ -34,7 +34,6 @@ from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.program import Matrix, ZoneProgram
-from gridpriv.power.solvers import Unsolved
 
 
 class ClarabelSolver:
@@ -53,16 +52,11 @@ class ClarabelSolver:
         # the solver and its values of P, where a point near the minimizer suffices, or not
         self._cached: dict[bool, tuple[Any, Floats]] = {}
 
-    def attempt(self, linear: Floats, metric: Floats, *, near: bool) -> Minimiser | Unsolved:
+    def solve(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
         """Return the minimizer; a solve not ended as Solved is repeated with safer settings.
 
-        Otherwise the first AlmostSolved point is the point near it. Where such a point suffices and
-        exists, only the settings that most often end as Solved are tried.
-
-        Raises
-        ------
-        SolverError
-            With a certificate that there is no minimizer.
+        Where a point ``near`` it suffices and a solve ended as AlmostSolved, only the settings that
+        most often end as Solved are tried, and the first such point is returned.
         """
         p = self._program.quadratic(metric, exact=self._exact)
         q = self._program.linear(linear, metric, exact=self._exact)
@@ -83,9 +77,9 @@ class ClarabelSolver:
                 "some"
             )
         if solution.status != clarabel.SolverStatus.Solved:
-            almost = _almost(ended)
-            z = self._program.restore(np.asarray(almost[0].x)) if almost else None
-            return Unsolved(f"clarabel ended {solution.status}", iterations, retries, z)
+            if not near or not _almost(ended):
+                raise SolverError(f"clarabel ended {solution.status} after safer settings")
+            (solution, *_) = _almost(ended)
         return Minimiser(self._program.restore(np.asarray(solution.x)), iterations, retries)
 
     def _first(self, p: Floats, q: Floats, *, near: bool) -> Any:

@@ -10,9 +10,9 @@ from scipy import sparse
 
 from gridpriv.consensus.agent import Minimiser
 from gridpriv.core.arrays import Floats
+from gridpriv.core.errors import SolverError
 from gridpriv.core.threads import interruptible
 from gridpriv.power.presolve import ReducedProgram
-from gridpriv.power.solvers import Unsolved
 
 OPTIONS: dict[str, Any] = {
     "print_time": False,
@@ -43,7 +43,7 @@ class IpoptSolver:
         self._x = np.clip(_start(program), program.lower, program.upper)
 
     @interruptible()
-    def attempt(self, linear: Floats, metric: Floats, *, near: bool) -> Minimiser | Unsolved:
+    def solve(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
         """Return the minimizer; a solve not ended as solved is repeated with safer settings."""
         del near  # no status of Ipopt has the distance of a point
         p = self._program.quadratic(metric, exact=self._exact)
@@ -57,7 +57,7 @@ class IpoptSolver:
             iterations += int(stats["iter_count"])
             if stats["return_status"] == "Solve_Succeeded":
                 return Minimiser(self._program.restore(result), iterations, retries)
-        return Unsolved(f"ipopt ended {stats['return_status']}", iterations, len(SAFER))
+        raise SolverError(f"ipopt ended {stats['return_status']} after safer settings")
 
     def _run(self, solver: Any, parameters: Floats) -> tuple[Floats, dict[str, Any]]:
         result = solver(
