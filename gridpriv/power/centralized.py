@@ -22,7 +22,7 @@ import numpy as np
 from gridpriv.core.arrays import Bools, Floats
 from gridpriv.core.errors import SolverError, check_choice, not_allowed
 from gridpriv.grid.case import Case
-from gridpriv.grid.network import islands, nearest_angles, without_stranded
+from gridpriv.grid.network import without_stranded
 from gridpriv.power.ac.optimum import AcOptimum, acopf
 from gridpriv.power.ac.state import (
     KINDS,
@@ -222,12 +222,7 @@ class SolvedRelaxation:
     @property
     def nearest_state(self) -> ScheduledState:
         """Voltages whose magnitudes are those of the solution and whose angles are nearest."""
-        network, part = self.network, self.network.families(self.z)
-        pairs, difference = (network.pair_i, network.pair_j), np.arctan2(part["wi"], part["wr"])
-        reference = np.unique(islands(self.case), return_index=True)[1]
-        angle = nearest_angles(
-            pairs, difference, np.ones(len(difference)), reference, self.case.n_bus
-        )
+        part, angle = self.network.families(self.z), self.network.angles(self.z)
         voltage = np.sqrt(np.maximum(part["w"], 0.0)) * np.exp(1j * angle)
         return ScheduledState(voltage, part["pg"], part["qg"])
 

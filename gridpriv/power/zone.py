@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from gridpriv.core.arrays import Complexes, Floats, Ints, sums_at
 from gridpriv.grid.case import PIECEWISE, Case
-from gridpriv.grid.network import BranchAdmittance, branch_admittance
+from gridpriv.grid.network import BranchAdmittance, branch_admittance, islands, nearest_angles
 from gridpriv.grid.zoning import Zoning, grouped
 from gridpriv.power.objective import IMBALANCE, Objective, cost_at
 
@@ -89,6 +89,16 @@ class Network:
     def families(self, z: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Return the variables of the whole grid by family."""
         return {name: z[a:b] for (name, a), (_, b) in pairwise(self.offsets.items())}
+
+    def angles(self, z: Floats) -> Floats:
+        """Return the bus angles (rad) nearest to those between pairs, by wi/wr, (n,).
+
+        The first bus of every island has angle 0.
+        """
+        part, ends = self.families(z), (self.pair_i, self.pair_j)
+        first = np.unique(islands(self.case), return_index=True)[1]
+        difference, weight = np.arctan2(part["wi"], part["wr"]), np.ones(len(self.pair_i))
+        return nearest_angles(ends, difference, weight, first, self.case.n_bus)
 
     @cached_property
     def angle_limits(self) -> tuple[Floats, Floats]:

@@ -6,12 +6,12 @@ Local: computed from true demand.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gridpriv.core.arrays import Floats
+from gridpriv.core.arrays import Floats, last_of_each
 from gridpriv.core.tables import Number, like, private
 from gridpriv.core.text import Json, amount
 from gridpriv.grid.case import Case
+from gridpriv.grid.network import islands
 from gridpriv.power.ac.grid_redispatch import GridRedispatch
 from gridpriv.power.ac.state import GridState, negligible_mw
 from gridpriv.power.objective import Service, generation_cost
@@ -23,15 +23,17 @@ from gridpriv.zonal.documents import Baselines, CostOfPrivacy, Physical, Violati
 def solution_of_variables(network: Network, z: Floats) -> GridState:
     """Return the state of the grid's variables, numbered as in :mod:`gridpriv.power.zone`.
 
-    Angles are computed from wi/wr along a spanning tree; they are consistent on every branch only
-    where the relaxation is tight. Negative load shedding is a surplus.
+    Angles are those nearest to wi/wr, with the source's at a reference bus of every island; they
+    are consistent on every branch only where the relaxation is tight. Negative load shedding is a
+    surplus.
     """
     case, part = network.case, network.families(z)
     s_from = part["p_from"] + 1j * part["q_from"]
     s_to = part["p_to"] + 1j * part["q_to"]
     w = np.maximum(part["w"], 0.0)
-    difference = np.angle(part["wr"] + 1j * part["wi"])
-    angles = tree_angles(case, network.pair_i, network.pair_j, difference)
+    angles, island = network.angles(z), islands(case)
+    reference = last_of_each(island, island.max() + 1, case.reference)
+    angles = angles + (case.va - angles)[reference][island]
     # imbalance of every bus: demand + shunts + flows out - generation
     imbalance = case.pd + 1j * case.qd + w * (case.gs - 1j * case.bs)
     np.add.at(imbalance, case.f_bus, s_from)
@@ -39,30 +41,6 @@ def solution_of_variables(network: Network, z: Floats) -> GridState:
     np.subtract.at(imbalance, case.gen_bus, part["pg"] + 1j * part["qg"])
     pg, qg = part["pg"], part["qg"]
     return GridState(case, np.sqrt(w), angles, s_from, s_to, pg, qg, imbalance.real, imbalance.imag)
-
-
-def tree_angles(
-    case: Case, pair_i: NDArray[np.int64], pair_j: NDArray[np.int64], difference: Floats
-) -> Floats:
-    """Return bus angles (rad) from angle differences i - j of bus pairs, along spanning trees.
-
-    Each tree starts at a reference bus of its island, at the source's angle there.
-    """
-    import networkx as nx  # slow to import, and rarely needed
-
-    graph = nx.Graph()
-    graph.add_nodes_from(range(case.n_bus))
-    for i, j, angle in zip(pair_i.tolist(), pair_j.tolist(), difference.tolist(), strict=True):
-        graph.add_edge(i, j, drop=angle, tail=i)
-    angles = np.zeros(case.n_bus)
-    for island in nx.connected_components(graph):
-        references = [bus for bus in sorted(island) if case.reference[bus]]
-        root = references[0] if references else min(island)
-        angles[root] = case.va[root] if references else 0.0
-        for near, far in nx.bfs_edges(graph, root):
-            edge = graph[near][far]
-            angles[far] = angles[near] + (-edge["drop"] if edge["tail"] == near else edge["drop"])
-    return angles
 
 
 def ac_state_summary(
