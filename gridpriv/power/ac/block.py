@@ -168,7 +168,7 @@ class Block:
             np.concatenate([np.flatnonzero(~fixed[:n]), np.arange(n, n + m)]), self._border
         )
         self._free = ~fixed[:n]
-        self._pattern = _Pattern.of(form, self._own, self._border)
+        self._pattern = _pattern(form)
         self.point = _first_point(form, start, (low, self._has_low), (high, self._has_high))
 
     def begin(self, mu: float) -> Merit:
@@ -197,7 +197,7 @@ class Block:
 
     def eliminate(self, mu: float, delta: float) -> Elimination | None:
         """Return the block's Schur complement; None where its own system is singular."""
-        form, at, pattern = self.form, self.point, self._pattern
+        form, at = self.form, self.point
         n, k = form.columns, self._inequality
         low, high = self._distances(at)
         self._sigma = at.z_low / low + at.z_high / high
@@ -215,8 +215,7 @@ class Block:
         row_residual[k] += self._rs / sigma_s
         self._sigma_s = sigma_s
         primal = self._sigma[:n] + delta + PRIMAL_REGULARIZATION
-        values = pattern.values(at.x, at.multiplier, primal, diagonal)
-        inner, coupling, corner = pattern.split(values)
+        inner, coupling, corner = self._parts(primal, diagonal)
         right = np.concatenate([self._rx, row_residual])
         try:
             self._factors: SuperLU = splu(inner)
@@ -229,6 +228,24 @@ class Block:
         return Elimination(
             corner - coupling.T @ solved[:, :-1], right[self._border] - coupling.T @ solved[:, -1]
         )
+
+    def _parts(self, primal: Floats, dual: Floats) -> tuple[sparse.csc_array, Floats, Floats]:
+        """Return the Newton matrix at the point: of own variables, with the border, of the border.
+
+        Parameters
+        ----------
+        primal, dual : arrays
+            Diagonals of variables and of rows.
+        """
+        form, at, (place, rows, starts) = self.form, self.point, self._pattern
+        curved, slopes = form.factor * at.multiplier[form.row], form.slopes(at.x)
+        terms = curved, curved, 2.0 * form.square + primal, slopes, slopes, dual
+        values = sums_at(place, np.concatenate(terms), len(rows))
+        size = form.columns + form.rows
+        whole = sparse.csc_array((values, rows, starts), shape=(size, size))
+        inner, border = whole[:, self._own][self._own], whole[:, self._border].toarray()
+        inner.sort_indices()  # factors depend on their order
+        return inner, border[self._own], border[self._border]
 
     def direction(self, border: Floats) -> Direction:
         """Return the block's share of the step for the border's step (k,)."""
@@ -367,60 +384,17 @@ def _longest(distance: Floats, change: Floats, where: Bools, tau: float) -> floa
     return float(min(1.0, (-tau * distance[falling] / change[falling]).min()))
 
 
-@dataclass(frozen=True, eq=False)
-class _Pattern:
-    """Places of all entries of a block's Newton matrix: inner, coupling and corner.
+def _pattern(form: QuadraticForm) -> tuple[Ints, Ints, Ints]:
+    """Return the place of each of a program's Newton terms, and their rows and column starts.
 
-    Entries come in a fixed order: Hessian terms, their mirror images, the diagonal of variables,
+    Terms come in a fixed order: the Hessian's, their mirror images, the diagonal of variables,
     the Jacobian's entries and their mirror images, the diagonal of rows.
     """
-
-    form: QuadraticForm
-    inner: tuple[Ints, Ints, Ints, Ints]  # entry, slot, indptr, indices
-    coupling: tuple[Ints, Ints]
-    corner: tuple[Ints, Ints]
-    sizes: tuple[int, int]
-
-    @staticmethod
-    def of(form: QuadraticForm, own: Ints, border: Ints) -> _Pattern:
-        n, m = form.columns, form.rows
-        i, j, diagonal = form.i, form.j, np.arange(n)
-        jac_row, jac_col = n + form.places[0], form.places[1]
-        rows = np.concatenate([i, j, diagonal, jac_row, jac_col, n + np.arange(m)])
-        cols = np.concatenate([j, i, diagonal, jac_col, jac_row, n + np.arange(m)])
-        place = np.full(n + m, -1)
-        place[own] = np.arange(len(own))
-        edge = np.full(n + m, -1)
-        edge[border] = np.arange(len(border))
-        p, k = len(own), len(border)
-        entry = np.flatnonzero((place[rows] >= 0) & (place[cols] >= 0))
-        key, slot = np.unique(
-            place[cols[entry]] * np.int64(p) + place[rows[entry]], return_inverse=True
-        )
-        starts = np.searchsorted(key // p, np.arange(p + 1)) if p else np.zeros(1, dtype=np.int64)
-        inner = (entry, slot.reshape(-1), starts, key % max(p, 1))
-        mixed = np.flatnonzero((place[rows] >= 0) & (edge[cols] >= 0))
-        at_edge = np.flatnonzero((edge[rows] >= 0) & (edge[cols] >= 0))
-        return _Pattern(
-            form,
-            inner,
-            (mixed, place[rows[mixed]] * k + edge[cols[mixed]]),
-            (at_edge, edge[rows[at_edge]] * k + edge[cols[at_edge]]),
-            (p, k),
-        )
-
-    def values(self, x: Floats, multiplier: Floats, primal: Floats, dual: Floats) -> Floats:
-        form = self.form
-        weight = form.factor * multiplier[form.row]
-        slopes = form.slopes(x)
-        return np.concatenate([weight, weight, 2.0 * form.square + primal, slopes, slopes, dual])
-
-    def split(self, values: Floats) -> tuple[sparse.csc_array, Floats, Floats]:
-        p, k = self.sizes
-        entry, slot, starts, rows = self.inner
-        data = sums_at(slot, values[entry], len(rows))
-        inner = sparse.csc_array((data, rows, starts), shape=(p, p))
-        mixed, place = self.coupling
-        coupling = sums_at(place, values[mixed], p * k).reshape(p, k)
-        edge, at = self.corner
-        return inner, coupling, sums_at(at, values[edge], k * k).reshape(k, k)
+    n, size = form.columns, form.columns + form.rows
+    i, j, (row, column) = form.i, form.j, form.places
+    x, multiplier = np.arange(n), np.arange(n, size)
+    rows = np.concatenate([i, j, x, n + row, column, multiplier])
+    columns = np.concatenate([j, i, x, column, n + row, multiplier])
+    key, place = np.unique(columns * np.int64(size) + rows, return_inverse=True)
+    starts = np.searchsorted(key, size * np.arange(size + 1))
+    return place.reshape(-1), key % max(size, 1), starts
