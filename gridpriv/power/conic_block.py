@@ -42,7 +42,6 @@ With z = T x + t0, a change g of the gradient gives dz = T dx, dq = T'g.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -56,85 +55,7 @@ from gridpriv.power.ac.block import Elimination
 from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.power.program import Matrix
-from gridpriv.power.solvers.clarabel import SAFER, ClarabelSolver, conic_rows
-
-ROUNDING = 1e-12
-
-
-@dataclass(frozen=True, eq=False)
-class Cones:
-    """A product of cones, stacked.
-
-    Attributes
-    ----------
-    sizes : (k,) int
-        Number of rows of each.
-    """
-
-    sizes: Ints
-
-    @staticmethod
-    def of(program: ReducedProgram) -> Cones:
-        """Return the cones of a zone's rows (:func:`conic_rows`)."""
-        bounds = np.isfinite(program.upper).sum() + np.isfinite(program.lower).sum()
-        ones = np.ones(bounds + len(program.b_in), dtype=np.int64)
-        return Cones(np.concatenate([ones, program.cone_sizes]))
-
-    @cached_property
-    def head(self) -> Ints:
-        """The first row of every cone."""
-        return np.asarray(np.cumsum(self.sizes) - self.sizes, dtype=np.int64)
-
-    @cached_property
-    def block(self) -> Ints:
-        """The cone of every row."""
-        return np.repeat(np.arange(len(self.sizes)), self.sizes)
-
-    @cached_property
-    def unit(self) -> Floats:
-        """The neutral element e: 1 in first rows, 0 below."""
-        unit = np.zeros(len(self.block))
-        unit[self.head] = 1.0
-        return unit
-
-    def dot(self, u: Floats, v: Floats) -> Floats:
-        """Return u'v of every cone, shape (k,)."""
-        return np.bincount(self.block, u * v, minlength=len(self.sizes)).astype(np.float64)
-
-    def reflected(self, v: Floats) -> Floats:
-        """Return J v."""
-        return v * (2.0 * self.unit - 1.0)
-
-    def depth(self, v: Floats) -> tuple[Floats, Floats]:
-        """Return t - ||u|| and t + ||u|| of every cone: the eigenvalues of v."""
-        t = v[self.head]
-        radius = np.sqrt(self.dot(v * (1.0 - self.unit), v))
-        return t - radius, t + radius
-
-    def product(self, u: Floats, v: Floats) -> Floats:
-        """Return the Jordan product of u and v."""
-        result = u[self.head][self.block] * v + v[self.head][self.block] * u
-        result[self.head] = self.dot(u, v)
-        return result
-
-    def quotient(self, v: Floats, u: Floats) -> Floats:
-        """Return x whose Jordan product with u is v."""
-        least, most = self.depth(u)
-        first = self.dot(self.reflected(u), v) / (least * most)
-        result = (v - first[self.block] * u) / u[self.head][self.block]
-        result[self.head] = first
-        return result
-
-    def longest(self, v: Floats, change: Floats) -> float:
-        """Return the largest step along ``change`` that keeps an interior v in the cones."""
-        mirrored = self.reflected(change)
-        square, mixed = self.dot(mirrored, change), self.dot(mirrored, v)
-        least, most = self.depth(v)
-        det = least * most
-        under = mixed**2 - square * det  # 0 in half-lines, but for rounding
-        root = np.sqrt(np.maximum(under, 0.0)) - mixed
-        leaves = (under >= -ROUNDING * mixed**2) & (root > 0.0)
-        return float((det[leaves] / root[leaves]).min(initial=np.inf))
+from gridpriv.power.solvers.clarabel import SAFER, ClarabelSolver, Cones, conic_rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,9 +9,10 @@ from scipy.linalg import block_diag
 
 from gridpriv import InputError, load_case, make_settings, partition, relax, run
 from gridpriv.consensus.transport import answers, call, each, in_process
-from gridpriv.power.conic_block import Cones, ConeScaling
+from gridpriv.power.conic_block import ConeScaling
 from gridpriv.power.objective import generation_cost
 from gridpriv.power.schedule import conic_rounds
+from gridpriv.power.solvers.clarabel import Cones
 from gridpriv.power.zone_agent import ZoneAgent
 from gridpriv.zonal.prepared import prepare
 from gridpriv.zonal.run import open_rounds, run_prepared, zone_agents

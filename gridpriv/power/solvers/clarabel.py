@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +31,7 @@ from scipy import sparse
 
 from gridpriv.consensus.agent import Minimiser
 from gridpriv.consensus.schedules import SolverTolerance
-from gridpriv.core.arrays import Floats
+from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import SolverError
 from gridpriv.power.presolve import ReducedProgram
 from gridpriv.power.program import Matrix, ZoneProgram
@@ -117,6 +118,85 @@ def conic_rows(program: ZoneProgram | ReducedProgram) -> tuple[Matrix, Floats, l
     return Matrix(sparse.vstack(rows, format="csr")), offset, cones
 
 
+HALF_LINE_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Cones:
+    """A product of cones, stacked.
+
+    Attributes
+    ----------
+    sizes : (k,) int
+        Number of rows of each.
+    """
+
+    sizes: Ints
+
+    @staticmethod
+    def of(program: ReducedProgram) -> Cones:
+        """Return the cones of a zone's rows (:func:`conic_rows`)."""
+        bounds = np.isfinite(program.upper).sum() + np.isfinite(program.lower).sum()
+        ones = np.ones(bounds + len(program.b_in), dtype=np.int64)
+        return Cones(np.concatenate([ones, program.cone_sizes]))
+
+    @cached_property
+    def head(self) -> Ints:
+        """The first row of every cone."""
+        return np.asarray(np.cumsum(self.sizes) - self.sizes, dtype=np.int64)
+
+    @cached_property
+    def block(self) -> Ints:
+        """The cone of every row."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    @cached_property
+    def unit(self) -> Floats:
+        """The neutral element e: 1 in first rows, 0 below."""
+        unit = np.zeros(len(self.block))
+        unit[self.head] = 1.0
+        return unit
+
+    def dot(self, u: Floats, v: Floats) -> Floats:
+        """Return u'v of every cone, shape (k,)."""
+        return np.bincount(self.block, u * v, minlength=len(self.sizes)).astype(np.float64)
+
+    def reflected(self, v: Floats) -> Floats:
+        """Return J v."""
+        return v * (2.0 * self.unit - 1.0)
+
+    def depth(self, v: Floats) -> tuple[Floats, Floats]:
+        """Return t - ||u|| and t + ||u|| of every cone: the eigenvalues of v."""
+        t = v[self.head]
+        radius = np.sqrt(self.dot(v * (1.0 - self.unit), v))
+        return t - radius, t + radius
+
+    def product(self, u: Floats, v: Floats) -> Floats:
+        """Return the Jordan product of u and v."""
+        result = u[self.head][self.block] * v + v[self.head][self.block] * u
+        result[self.head] = self.dot(u, v)
+        return result
+
+    def quotient(self, v: Floats, u: Floats) -> Floats:
+        """Return x whose Jordan product with u is v."""
+        least, most = self.depth(u)
+        first = self.dot(self.reflected(u), v) / (least * most)
+        result = (v - first[self.block] * u) / u[self.head][self.block]
+        result[self.head] = first
+        return result
+
+    def longest(self, v: Floats, change: Floats) -> float:
+        """Return the largest step along ``change`` that keeps an interior v in the cones."""
+        mirrored = self.reflected(change)
+        square, mixed = self.dot(mirrored, change), self.dot(mirrored, v)
+        least, most = self.depth(v)
+        det = least * most
+        under = mixed**2 - square * det  # 0 in half-lines, but for rounding
+        root = np.sqrt(np.maximum(under, 0.0)) - mixed
+        leaves = (under >= -HALF_LINE_ROUNDING * mixed**2) & (root > 0.0)
+        return float((det[leaves] / root[leaves]).min(initial=np.inf))
+
+
 # Without equilibration and with refinement to 1e-9 a solve takes half the time, and far fewer
 # solves end AlmostSolved (docs/decisions/0005-solvers.md). What does not end as Solved is
 # repeated at a tolerance of 1e-7 in place of 1e-8, with the objective scaled, with firmer
@@ -172,13 +252,8 @@ class Certified:
         rows, self._offset, self._cones = conic_rows(program)
         self._rows, self._columns = sparse.csc_matrix(rows), Matrix(rows.T)
         self._solvers: dict[int, Any] = {}  # of every attempt, updated in place
-        self._linear = len(self._offset) - int(program.cone_sizes.sum())
-        starts = np.concatenate([[0], np.cumsum(program.cone_sizes)])[:-1]
-        self._heads = (self._linear + starts).astype(np.int64)
-        self._depths = np.concatenate([np.arange(self._linear), self._heads])
-        everywhere = np.arange(len(self._offset))
-        self._block = np.searchsorted(self._depths, everywhere, side="right") - 1  # of each row
-        self._rest = ~np.isin(everywhere, self._depths)  # of a cone, after its head
+        self._product = Cones.of(program)
+        self._rest = self._product.unit == 0.0  # of a cone, after its head
 
     def solve(self, linear: Floats, metric: Floats, within: float) -> Minimiser:
         """Return a point at most ``within`` from the minimizer in the norm of diag(metric).
@@ -198,7 +273,7 @@ class Certified:
         q = self._program.linear(linear, metric, exact=self._exact)
         least, iterations, solves = math.inf, 0, 0
         for number, (first, largest, _) in enumerate(ATTEMPTS):
-            margin = np.full(len(self._depths), first)
+            margin = np.full(len(self._product.head), first)
             scale = 1.0 if largest is None else largest / max(float(np.abs(q).max()), 1.0)
             for _ in range(SOLVES):
                 attempt = self._attempt(number, scale * p, scale * q, margin)
@@ -227,7 +302,7 @@ class Certified:
 
     def _attempt(self, number: int, p: Floats, q: Floats, margin: Floats) -> Any:
         offset = self._offset.copy()
-        offset[self._depths] -= margin
+        offset[self._product.head] -= margin
         if number in self._solvers:
             self._solvers[number].update(P=p, q=q, b=offset)
         else:
@@ -251,25 +326,23 @@ class Certified:
         slack times multiplier, so the margin of an active constraint alone may exceed the allowed
         error. A constraint with a negative multiplier is no longer active.
         """
-        slack = self._offset - self._rows @ x
+        slack, head, block = self._offset - self._rows @ x, self._product.head, self._product.block
         yield x, slack, y
         if not np.isfinite(x).all() or not np.isfinite(y).all():
             return
         upper = self._program.upper_triangle(p).toarray()
         metric = upper + np.triu(upper, 1).T
         scale = 1.0 / np.sqrt(np.maximum(np.diag(metric), 1.0))
-        active = y[self._depths] > self._depth(slack)
-        price = np.where(active, y[self._depths], 0.0)
+        active = y[head] > self._depth(slack)
+        price = np.where(active, y[head], 0.0)
         for _ in range(POLISHES):
-            radius = slack[self._depths] - self._depth(slack)  # of cones; 0 of other constraints
+            radius = slack[head] - self._depth(slack)  # of cones; 0 of other constraints
             curvature = np.divide(price, radius, out=np.zeros_like(price), where=radius > 0.0)
-            inwards = np.add.reduceat(self._normal(slack)[:, None] * self._dense, self._depths)
-            along = (self._dense[self._depths] - inwards)[curvature > 0.0]
-            curved = np.flatnonzero(self._rest & (curvature[self._block] > 0.0))
+            inwards = np.add.reduceat(self._normal(slack)[:, None] * self._dense, head)
+            along = (self._dense[head] - inwards)[curvature > 0.0]
+            curved = np.flatnonzero(self._rest & (curvature[block] > 0.0))
             square = metric - along.T @ (curvature[curvature > 0.0, None] * along)
-            square += self._dense[curved].T @ (
-                curvature[self._block][curved, None] * self._dense[curved]
-            )
+            square += self._dense[curved].T @ (curvature[block][curved, None] * self._dense[curved])
             across = inwards[active] * scale
             gradient = self._program.curved(p, x) + q + self._columns @ y
             corner = np.zeros((len(across), len(across)))
@@ -285,7 +358,7 @@ class Certified:
             x, price[active] = x + scale * step[: len(x)], price[active] + step[len(x) :]
             active, price = active & (price > 0.0), np.maximum(price, 0.0)
             slack = self._offset - self._rows @ x
-            y = self._normal(slack) * price[self._block]
+            y = self._normal(slack) * price[block]
             yield x, slack, y
 
     @cached_property
@@ -294,24 +367,19 @@ class Certified:
 
     def _normal(self, slack: Floats) -> Floats:
         """Return the gradient of the depth of every block by its part of the slack."""
-        radius = np.maximum(slack[self._depths] - self._depth(slack), ROUNDING)
-        return np.where(self._rest, -slack / radius[self._block], 1.0)
+        radius = np.maximum(slack[self._product.head] - self._depth(slack), ROUNDING)
+        return np.where(self._rest, -slack / radius[self._product.block], 1.0)
 
     def _error(self, p: Floats, q: Floats, x: Floats, slack: Floats, y: Floats) -> float:
         """Return the bound on the error of a feasible point; ``y`` is shifted into K first."""
         if not np.isfinite(y).all():
             return math.inf
         y = y.copy()
-        y[self._depths] += np.maximum(-self._depth(y), 0.0)
+        y[self._product.head] += np.maximum(-self._depth(y), 0.0)
         gradient = self._program.curved(p, x) + q + self._columns @ y
         value = np.abs(gradient) @ self._program.width
         return math.sqrt(max(float(y @ slack), 0.0) + float(value))
 
     def _depth(self, slack: Floats) -> Floats:
         """Return the distance of each block of a slack from its cone's boundary; < 0: outside."""
-        squares = slack**2
-        squares[: self._linear], squares[self._heads] = 0.0, 0.0
-        radius = np.zeros(len(self._depths))
-        if len(self._heads):
-            radius[self._linear :] = np.sqrt(np.add.reduceat(squares, self._heads))
-        return np.asarray(slack[self._depths] - radius)
+        return self._product.depth(slack)[0]
