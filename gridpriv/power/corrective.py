@@ -41,7 +41,7 @@ from gridpriv.core.errors import InputError, SolverError
 from gridpriv.grid.network import branch_admittance, bus_admittance, deenergized_buses, islands
 from gridpriv.grid.scenarios import Contingency
 from gridpriv.power.ac.flow import ac_flow
-from gridpriv.power.ac.model import CURTAILMENT_WEIGHT, NOTIONAL_COST, ac_model, add_service_cost
+from gridpriv.power.ac.model import CURTAILMENT_WEIGHT, NOTIONAL_COST, ac_model
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.part import SubCase, part_at
 from gridpriv.power.ac.state import AcState, Dispatch, Limit
@@ -292,7 +292,7 @@ def _least_redispatch(live: SubCase, pg: Floats, voll: float) -> Dispatch:
     row = model.program.add_sums(pg, pg, (model.pg, 1.0))  # pg = pg0 + up - down
     for sign in (-1.0, 1.0):
         model.program.add_slack(row, sign, 1.0)
-    add_service_cost(model, voll / NOTIONAL_COST, CURTAILMENT_WEIGHT * voll / NOTIONAL_COST)
+    model.add_service_cost(voll / NOTIONAL_COST, CURTAILMENT_WEIGHT * voll / NOTIONAL_COST)
     for zero in (model.unserved, None):
         solution = model.program.solve(None, zero)
         if solution.solved:

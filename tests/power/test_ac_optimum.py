@@ -21,7 +21,7 @@ from gridpriv.core.errors import GridprivWarning, InputError, SolverError
 from gridpriv.grid.library import case_files, load_case
 from gridpriv.grid.matpower import parse_matpower
 from gridpriv.grid.tables import case_from_tables
-from gridpriv.power.ac.model import ac_model, add_generation_cost
+from gridpriv.power.ac.model import ac_model
 from gridpriv.power.ac.optimum import MARGINS, nearest_served, tightened
 from gridpriv.power.ac.quadratic import QuadraticProgram
 from gridpriv.power.centralized import relax, searched_again
@@ -285,7 +285,7 @@ def test_a_program_solved_before_is_solved_again_in_few_steps():
 
     def program(demand):
         model = ac_model(replace(case, pd=demand * case.pd))
-        add_generation_cost(model, 1.0)
+        model.add_generation_cost(1.0)
         return model.program
 
     before, there = program(1.0).solve(), program(1.01)

@@ -29,15 +29,7 @@ from gridpriv.core.arrays import Bools, Complexes, Floats, Ints, last_of_each
 from gridpriv.grid.case import Case
 from gridpriv.grid.network import deenergized_buses, islands, no_load_angles
 from gridpriv.power.ac.block import Block
-from gridpriv.power.ac.model import (
-    CURTAILMENT_WEIGHT,
-    REACTIVE_SLACK_WEIGHT,
-    AcModel,
-    ac_model,
-    add_operating_cost,
-    add_reactive_slack,
-    add_service_cost,
-)
+from gridpriv.power.ac.model import CURTAILMENT_WEIGHT, REACTIVE_SLACK_WEIGHT, AcModel, ac_model
 from gridpriv.power.ac.part import SubCase, live_part
 from gridpriv.power.ac.quadratic import QuadraticProgram
 from gridpriv.power.ac.state import BY_BUS, Dispatch
@@ -274,12 +266,12 @@ def zone_block(
     reference = np.flatnonzero(ends.reference[places])
     angle = ends.angle[places]
     model = ac_model(case, own, ties, reference=reference, own_ends=True, angle=angle)
-    price = add_operating_cost(model, unit)
+    price = model.add_operating_cost(unit)
     shed_price = voll / price
-    add_service_cost(model, shed_price, CURTAILMENT_WEIGHT * shed_price)
+    model.add_service_cost(shed_price, CURTAILMENT_WEIGHT * shed_price)
     edge, columns, rows, at = _border(model, own, ends.number[:, places])
     if estimated:
-        add_reactive_slack(model, REACTIVE_SLACK_WEIGHT * shed_price)
+        model.add_reactive_slack(REACTIVE_SLACK_WEIGHT * shed_price)
     if cuts is not None:
         at = np.insert(at, len(columns), cuts[1])
         columns = np.append(columns, cuts[0].added(model, part, np.flatnonzero(own)))

@@ -114,6 +114,64 @@ class AcModel:
         x[self.flow] = np.stack([near.real, near.imag, far.real, far.imag])
         return x
 
+    def add_generation_cost(self, unit: float) -> None:
+        """Add the generators' cost, in multiples of ``unit`` $/h; without its constants."""
+        case, program = self.case, self.program
+        for g, cost in enumerate(case.cost):
+            output = self.pg[[g]]
+            if cost.model != PIECEWISE:
+                square, slope, _ = per_unit_polynomial(cost, case.base_mva)
+                program.add_cost(output, slope / unit, square / unit)
+                continue
+            slopes, intercepts = piecewise_lines(cost, case.base_mva)
+            begin = cost_at(cost, case.base_mva, float(program.start[output[0]])) / unit
+            height = program.add_variables(1, start=begin, price=1.0)
+            above = program.add_rows(len(slopes), -np.inf, -intercepts / unit)
+            program.add_linear(above, np.repeat(output, len(slopes)), slopes / unit)
+            program.add_linear(above, np.repeat(height, len(slopes)), -1.0)
+
+    def add_operating_cost(self, unit: float | None) -> float:
+        """Add the cost of generation; return the price in $/MWh of one unit of multiplier.
+
+        Parameters
+        ----------
+        unit : float or None
+            c0 in $/h per p.u.; None for an equal price of all generation, which minimizes losses.
+        """
+        if unit is None:
+            self.program.add_cost(self.pg, 1.0)
+            return NOTIONAL_COST
+        self.add_generation_cost(unit)
+        return unit / self.case.base_mva
+
+    def add_service_cost(self, shed: float, curtailment: float) -> None:
+        """Add the prices of shed load and of curtailed injection, per p.u."""
+        self.program.add_cost(self.cut, shed * self.case.pd[self.loaded])
+        self.program.add_cost(self.curtailment, curtailment)
+
+    def add_reactive_slack(self, price: float) -> None:
+        """Add slacks of reactive balances at a price per p.u.
+
+        For estimated demand: with noise a bus may have reactive demand that no voltage within the
+        band can serve.
+        """
+        for sign in (1.0, -1.0):
+            self.program.add_slack(self.q_balance[self.q_balance >= 0], sign, price)
+
+    def add_violations(self, price: float) -> None:
+        """Add slacks of voltage and flow limits, at a price per p.u. of flow.
+
+        A voltage that is 0.01 p.u. outside its band counts as much as 1 MVA.
+        """
+        program, base = self.program, self.case.base_mva
+        rate = np.sqrt(program.form().upper[self.rating])
+        for rows, sign, size in (
+            (self.band, 1.0, base / BASE_MVA),
+            (self.band, -1.0, base / BASE_MVA),
+            (self.rating, -1.0, rate),
+        ):
+            program.add_slack(rows, sign, price / (2.0 * size))
+
 
 def ac_model(
     case: Case,
@@ -304,66 +362,3 @@ def _angle_limits(
         program.add_product(row, e[i], f[j], -sign)
         program.add_product(row, e[i], e[j], -slope)
         program.add_product(row, f[i], f[j], -slope)
-
-
-def add_generation_cost(model: AcModel, unit: float) -> None:
-    """Add the generators' cost, in multiples of ``unit`` $/h; without its constants."""
-    case, program = model.case, model.program
-    for g, cost in enumerate(case.cost):
-        output = model.pg[[g]]
-        if cost.model != PIECEWISE:
-            square, slope, _ = per_unit_polynomial(cost, case.base_mva)
-            program.add_cost(output, slope / unit, square / unit)
-            continue
-        slopes, intercepts = piecewise_lines(cost, case.base_mva)
-        begin = cost_at(cost, case.base_mva, float(program.start[output[0]])) / unit
-        height = program.add_variables(1, start=begin, price=1.0)
-        above = program.add_rows(len(slopes), -np.inf, -intercepts / unit)
-        program.add_linear(above, np.repeat(output, len(slopes)), slopes / unit)
-        program.add_linear(above, np.repeat(height, len(slopes)), -1.0)
-
-
-def add_operating_cost(model: AcModel, unit: float | None) -> float:
-    """Add the cost of generation; return the price in $/MWh of one unit of multiplier.
-
-    Parameters
-    ----------
-    unit : float or None
-        c0 in $/h per p.u.; None for an equal price of all generation, which minimizes losses.
-    """
-    if unit is None:
-        model.program.add_cost(model.pg, 1.0)
-        return NOTIONAL_COST
-    add_generation_cost(model, unit)
-    return unit / model.case.base_mva
-
-
-def add_reactive_slack(model: AcModel, price: float) -> None:
-    """Add slacks of reactive balances at a price per p.u.
-
-    For estimated demand: with noise a bus may have reactive demand that no voltage within the band
-    can serve.
-    """
-    for sign in (1.0, -1.0):
-        model.program.add_slack(model.q_balance[model.q_balance >= 0], sign, price)
-
-
-def add_violations(model: AcModel, price: float) -> None:
-    """Add slacks of voltage and flow limits, at a price per p.u. of flow.
-
-    A voltage that is 0.01 p.u. outside its band counts as much as 1 MVA.
-    """
-    program, base = model.program, model.case.base_mva
-    rate = np.sqrt(program.form().upper[model.rating])
-    for rows, sign, size in (
-        (model.band, 1.0, base / BASE_MVA),
-        (model.band, -1.0, base / BASE_MVA),
-        (model.rating, -1.0, rate),
-    ):
-        program.add_slack(rows, sign, price / (2.0 * size))
-
-
-def add_service_cost(model: AcModel, shed: float, curtailment: float) -> None:
-    """Add the prices of shed load and of curtailed injection, per p.u."""
-    model.program.add_cost(model.cut, shed * model.case.pd[model.loaded])
-    model.program.add_cost(model.curtailment, curtailment)

@@ -30,15 +30,7 @@ from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.core.errors import GridprivError, SolverError, check_choice, not_allowed
 from gridpriv.grid.case import Case
 from gridpriv.grid.network import deenergized_buses, islands
-from gridpriv.power.ac.model import (
-    CURTAILMENT_WEIGHT,
-    REACTIVE_SLACK_WEIGHT,
-    AcModel,
-    ac_model,
-    add_operating_cost,
-    add_reactive_slack,
-    add_service_cost,
-)
+from gridpriv.power.ac.model import CURTAILMENT_WEIGHT, REACTIVE_SLACK_WEIGHT, AcModel, ac_model
 from gridpriv.power.ac.part import SubCase, part_at
 from gridpriv.power.ac.quadratic import Solved
 from gridpriv.power.ac.state import AcState, Limit
@@ -211,7 +203,7 @@ def acopf(
     model = ac_model(live.case)
     unit = _add_objective(model, objective, voll)
     if estimated:
-        add_reactive_slack(model, REACTIVE_SLACK_WEIGHT * voll / unit)
+        model.add_reactive_slack(REACTIVE_SLACK_WEIGHT * voll / unit)
     negligible_shed = NEGLIGIBLE_SHED * np.maximum(live.case.pd, 0.0).sum() if estimated else 0.0
     if near is None:
         solve = _solve(model, negligible_shed, shedding=shedding)
@@ -273,10 +265,10 @@ def _add_objective(model: AcModel, objective: AcObjective, voll: float) -> float
     """Add the objective, scaled to about 1 per p.u.; return a price's unit per multiplier."""
     case = model.case
     if objective == "shed":
-        add_service_cost(model, 1.0, CURTAILMENT_WEIGHT)
+        model.add_service_cost(1.0, CURTAILMENT_WEIGHT)
         return 1.0
-    price = add_operating_cost(model, cost_unit(case) if objective == "cost" else None)
-    add_service_cost(model, voll / price, CURTAILMENT_WEIGHT * voll / price)
+    price = model.add_operating_cost(cost_unit(case) if objective == "cost" else None)
+    model.add_service_cost(voll / price, CURTAILMENT_WEIGHT * voll / price)
     return price if objective == "cost" else 1.0
 
 

@@ -29,14 +29,7 @@ import numpy as np
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid.case import Case
 from gridpriv.grid.network import deenergized_buses, islands
-from gridpriv.power.ac.model import (
-    CURTAILMENT_WEIGHT,
-    AcModel,
-    ac_model,
-    add_operating_cost,
-    add_service_cost,
-    add_violations,
-)
+from gridpriv.power.ac.model import CURTAILMENT_WEIGHT, AcModel, ac_model
 from gridpriv.power.ac.part import ExternalEquivalent, SubCase, live_part
 from gridpriv.power.ac.quadratic import Compiled, Solved
 from gridpriv.power.objective import BASE_MVA, Service, cost_unit, has_convex_costs
@@ -303,18 +296,18 @@ def plan_zone(
         reach=np.inf if boundary.violation_price else 1.0,
     )
     physical = model.program.columns
-    price = add_operating_cost(model, unit)
+    price = model.add_operating_cost(unit)
     if boundary.output_price is not None:
         at = np.searchsorted(zone.gens, area.part.gens)
         model.program.add_cost(model.pg, boundary.output_price[at])
     curtailment = CURTAILMENT_WEIGHT * service.voll
     deviation = service.voll if boundary.firm else service.balancing_price
     if boundary.violation_price:
-        add_violations(model, boundary.violation_price * np.sqrt(deviation * service.voll) / price)
+        model.add_violations(boundary.violation_price * np.sqrt(deviation * service.voll) / price)
     if boundary.free:
         deviation *= SINGLE_REPLAN_SHARE
         curtailment = max(curtailment, CURTAILED_LAST * deviation)
-    add_service_cost(model, service.voll / price, curtailment / price)
+    model.add_service_cost(service.voll / price, curtailment / price)
     _hold_interchange(model, area, boundary.interchange, deviation / price)
     if not boundary.free:
         _hold_ties(model, area, boundary)
