@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -208,6 +209,13 @@ class SecureProblem:
         owners = [(zone.name, zone.own) for zone in self.zones]
         return correct(before, contingency, owners, self.voll)
 
+    def unpreventable(
+        self, before: PreContingency, untested: Mapping[str, Contingency]
+    ) -> frozenset[str]:
+        """Return the contingencies that no set points can correct without load shedding."""
+        tests = ((name, self.corrected(before, item)) for name, item in untested.items())
+        return frozenset(name for name, correction in tests if not correction.secure)
+
     def before(self, blocks: Sequence[ZoneBlock]) -> PreContingency:
         """Return the grid in a plan, before any outage."""
         return pre_contingency(self.case, joint_plan(self.case, blocks), self.rating)
@@ -245,7 +253,8 @@ def secure_plan(
         analysed = security_analysis(before, problem.listed, watch=watch)
         violating = _violating(analysed, corrective)
         to_test = _violating(analysed, corrective, TESTED_SHARE) if number == 1 else violating
-        added = _unpreventable(problem, before, to_test, tested)
+        untested = {name: item for name, item in to_test.items() if name not in tested}
+        added = problem.unpreventable(before, untested)
         tested |= to_test.keys()
         violated.update({p[0] for p in _worst_limits(analysed, corrective) if p in cuts})
         corrective |= added | _repeatedly_violating(analysed, corrective | added, violated)
@@ -258,7 +267,8 @@ def secure_plan(
         if not worst_limits and not violating.keys() & corrective:
             break
         cuts = {place: item for place, item in cuts.items() if place[0] not in corrective}
-        cuts = _linearized(problem, before, worst_limits, cuts, relinearize=number <= RELINEARIZED)
+        states = _PostContingencyStates(problem, before)
+        cuts = states.linearized(worst_limits, cuts, relinearize=number <= RELINEARIZED)
     assert first is not None and best is not None
     return first, replace(best, plans=number, rounds=rounds, corrective=corrective)
 
@@ -302,17 +312,6 @@ def _repeatedly_violating(
     return frozenset([max(amounts, key=amounts.__getitem__)] if amounts else [])
 
 
-def _unpreventable(
-    problem: SecureProblem,
-    before: PreContingency,
-    violating: Mapping[str, Contingency],
-    tested: set[str],
-) -> frozenset[str]:
-    """Return contingencies, among those not tested yet, that no set points can correct."""
-    new = {name: item for name, item in violating.items() if name not in tested}
-    return frozenset(n for n, item in new.items() if not problem.corrected(before, item).secure)
-
-
 def _worst_limits(
     analysed: Sequence[PostContingency], corrective: frozenset[str]
 ) -> dict[Place, Limit]:
@@ -346,57 +345,51 @@ def _stacked(cuts: Mapping[Place, Sequence[Cut]]) -> Cuts | None:
     return Cuts(*(np.array(values) for values in zip(*rows, strict=True))) if rows else None
 
 
-def _linearized(
-    problem: SecureProblem,
-    before: PreContingency,
-    worst_limits: Mapping[Place, Limit],
-    previous_cuts: Mapping[Place, list[Cut]],
-    *,
-    relinearize: bool,
-) -> dict[Place, list[Cut]]:
-    """Return the cuts of the next plan.
-
-    A violated limit gets a cut around this plan. The cuts of other limits are linearized again
-    while ``relinearize``, and removed where the limit is far; later they do not change. A limited
-    quantity has a kink where a generator reaches a reactive limit: linearizations from both sides
-    are kept, as the search could otherwise cycle.
-    """
-    after = _PostContingencyStates(problem, before)
-    cuts: dict[Place, list[Cut]] = {}
-    for place in dict.fromkeys([*previous_cuts, *worst_limits]):
-        old = list(previous_cuts.get(place, ()))
-        if place in worst_limits or relinearize:
-            limit = worst_limits[place] if place in worst_limits else old[-1].limit
-            cut = after.cut(place[0], limit)
-            if cut is not None and cut.room > REMOVED * abs(limit.bound):
-                continue
-            if relinearize and cut is not None:
-                old = [c for c in old if c.regime != cut.regime]
-                old = [c for c in old if c.room_at(before.state) <= REMOVED * abs(limit.bound)]
-            old += [] if cut is None else [cut]
-        if old:
-            cuts[place] = old
-    return cuts
-
-
 class _PostContingencyStates:
     """The states after contingencies of a plan, and their derivatives, computed on demand."""
 
     def __init__(self, problem: SecureProblem, before: PreContingency) -> None:
         self.problem, self.before = problem, before
         self._names = {contingency.name: contingency for contingency in problem.listed}
-        self._states: dict[str, tuple[Outage, StateDerivative] | None] = {}
+        self._state = cache(self._computed)
 
-    def _state(self, name: str) -> tuple[Outage, StateDerivative] | None:
-        if name not in self._states:
-            outage = Outage.of(self.before, self._names[name])
-            try:
-                state = post_contingency(self.before, outage)
-                values = outage, StateDerivative(state, self.before.dispatch.vm)
-            except PowerFlowError:
-                values = None
-            self._states[name] = values
-        return self._states[name]
+    def _computed(self, name: str) -> tuple[Outage, StateDerivative] | None:
+        outage = Outage.of(self.before, self._names[name])
+        try:
+            state = post_contingency(self.before, outage)
+        except PowerFlowError:
+            return None
+        return outage, StateDerivative(state, self.before.dispatch.vm)
+
+    def linearized(
+        self,
+        worst_limits: Mapping[Place, Limit],
+        previous_cuts: Mapping[Place, list[Cut]],
+        *,
+        relinearize: bool,
+    ) -> dict[Place, list[Cut]]:
+        """Return the cuts of the next plan.
+
+        A violated limit gets a cut around this plan. The cuts of other limits are linearized again
+        while ``relinearize``, and removed where the limit is far; later they do not change. A
+        limited quantity has a kink where a generator reaches a reactive limit: linearizations from
+        both sides are kept, as the search could otherwise cycle.
+        """
+        cuts: dict[Place, list[Cut]] = {}
+        for place in dict.fromkeys([*previous_cuts, *worst_limits]):
+            old = list(previous_cuts.get(place, ()))
+            if place in worst_limits or relinearize:
+                limit = worst_limits[place] if place in worst_limits else old[-1].limit
+                cut, far = self.cut(place[0], limit), REMOVED * abs(limit.bound)
+                if cut is not None and cut.room > far:
+                    continue
+                if relinearize and cut is not None:
+                    old = [c for c in old if c.regime != cut.regime]
+                    old = [c for c in old if c.room_at(self.before.state) <= far]
+                old += [] if cut is None else [cut]
+            if old:
+                cuts[place] = old
+        return cuts
 
     def cut(self, name: str, limit: Limit) -> Cut | None:
         """Return the cut of a limit around the plan; None where the state does not have it."""
