@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from gridpriv.core.errors import check_choice, warn
 from gridpriv.core.files import make_folder, refuse_used, write_bytes
@@ -57,6 +57,10 @@ if TYPE_CHECKING:
     from gridpriv.report.sections import Section
 
 
+OF_CHART = frozenset({"not-converged", "noise-free-imbalance"})
+"""Codes of warnings on methods in the first chart of a study, below which they stand."""
+
+
 @dataclass(frozen=True, eq=False)
 class Report:
     """A whole report.
@@ -80,9 +84,13 @@ class Report:
         """The page's sections, in order."""
         return tuple(self.draw())
 
-    def of(self, severity: str) -> list[Message]:
-        """Return the messages of a severity."""
-        return [message for message in self.messages if message.severity == severity]
+    def of(self, severity: str, *, of_chart: bool = False) -> list[Message]:
+        """Return the messages of a severity, those on methods in the first chart apart."""
+        return [
+            message
+            for message in self.messages
+            if message.severity == severity and (message.code in OF_CHART) == of_chart
+        ]
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -239,6 +247,7 @@ def template(name: str) -> Template:
         "slug": slug,
         "shown": shown,
         "in_parts": in_parts,
+        "unbroken": unbroken,
         "repr": repr,
         "str": str,
         "quoted": quoted,
@@ -248,6 +257,11 @@ def template(name: str) -> Template:
     pages.filters.update(functions)
     pages.globals.update(functions)
     return pages.get_template(name)
+
+
+def unbroken(text: object) -> Markup:
+    """Return text with flags that a browser does not break across lines."""
+    return Markup(re.sub(r"(--[a-z][a-z-]*)", r'<span class="flag">\1</span>', str(escape(text))))
 
 
 def to_html(report: Report) -> str:

@@ -269,7 +269,7 @@ def test_a_single_runs_folder_has_a_report(tmp_path: Path) -> None:
     page = (folder / "report.html").read_text()
     final = json.loads((folder / "run.json").read_text())["final"]
     assert number_text(final["physical"]["shed_mw"]) in page
-    assert "--seed 1" in page and 'class="map"' in page
+    assert "--seed</span> 1" in page and 'class="map"' in page
 
 
 def test_a_run_without_a_branch_is_drawn_without_it(tmp_path: Path) -> None:
@@ -357,7 +357,7 @@ def test_a_series_has_a_report_of_its_steps(tmp_path: Path) -> None:
     assert max(unserved) > 1.0 > min(unserved)
     page = (folder / "report.html").read_text()
     assert f" {max(unserved):.1f} MW at step noon" in page
-    assert "--seed 1" in page and "night" in page
+    assert "--seed</span> 1" in page and "night" in page
     with (folder / "report-csv" / "steps.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [float(row["Load shedding (MW)"]) for row in rows] == unserved

@@ -249,6 +249,16 @@ def test_a_study_that_has_not_converged_says_what_helps(schedule: str, step: str
     assert "noise-free-not-converged" in codes(late) and "not-converged" not in codes(late)
 
 
+def test_the_chart_follows_the_verdict_and_warnings_on_its_methods_follow_it() -> None:
+    study = made(noise_free(8000.0), method("a", [8100.0, 8120.0], consensus_residual=0.5))
+    page = to_html(make_report(study))
+    places = [page.find(part) for part in ('class="card"', "<figure", "runs that did not converge")]
+    assert -1 < places[0] < places[1] < places[2] < page.find("<h2>Next steps")
+    (text,) = texts_of(study, "not-converged")
+    assert text not in page.split("<figure")[0]
+    assert '<span class="flag">--tolerance</span>' in page
+
+
 def test_an_interval_over_zero_is_not_distinguishable_from_it() -> None:
     for costs, zero in (([8030.0, 7990.0, 8010.0], True), ([8030.0, 8031.0, 8032.0], False)):
         study = made(noise_free(8000.0), method("a", costs))
