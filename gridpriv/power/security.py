@@ -9,9 +9,7 @@ After an outage, before any manual action:
   constant power factor. An island without generation or without demand is de-energized;
 - branches are limited by their emergency ratings.
 
-Newton's method starts at the state before the outage, in the elimination order of the whole grid.
-Where the outage splits the grid or exhausts its generators, or Newton's method fails,
-:func:`gridpriv.power.ac.flow.ac_flow` computes the state.
+:func:`gridpriv.power.ac.flow.ac_flow` computes the state, from that before the outage.
 
 DC estimate. Active flows after all outages use one factorization of the whole grid. With X the
 inverse of the susceptance matrix B, an outage of the branches L is a change of the injections at
@@ -30,30 +28,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from scipy import sparse
 
-from gridpriv.core.arrays import Bools, Complexes, Floats, Ints, last_of_each
+from gridpriv.core.arrays import Bools, Floats, Ints, last_of_each
 from gridpriv.grid.case import Case
 from gridpriv.grid.network import (
-    BranchAdmittance,
     DcPowerFlow,
-    branch_admittance,
     islands,
     islands_by,
 )
 from gridpriv.grid.scenarios import Contingency, Rating, branch_ends, branch_rating
-from gridpriv.power.ac.areas import AreaGrid, injection, reactive_limits, share_reactive
 from gridpriv.power.ac.flow import (
-    LARGEST_STEP,
-    LOW_VOLTAGE,
-    SWITCH_TOLERANCE,
     ac_flow,
 )
-from gridpriv.power.ac.newton import PowerFlowError, solve_power_flow
-from gridpriv.power.ac.state import AcState, Dispatch, Limit, Schedule
+from gridpriv.power.ac.newton import PowerFlowError
+from gridpriv.power.ac.state import AcState, Dispatch, Limit
 
 SPLIT = 1e-8
 """1 - PTDF below which an outage splits the grid, up to rounding."""
@@ -226,38 +217,9 @@ class PreContingency:
         return islands(self.case)
 
     @cached_property
-    def grid(self) -> AreaGrid:
-        """The grid with every island one area."""
-        return AreaGrid.of(self.case, self.dispatch, Schedule.one_area(self.case))
-
-    @cached_property
-    def admittance(self) -> BranchAdmittance:
-        """The admittances of its branches."""
-        return branch_admittance(self.case)
-
-    @cached_property
     def screening(self) -> DcOutages:
         """Active flows after outages by the DC power flow."""
         return DcOutages.of(self.state)
-
-    @cached_property
-    def entries(self) -> Ints:
-        """Positions of a branch's ff, ft, tf and tt in the bus admittances, shape (4, m)."""
-        f, t = self.case.f_bus, self.case.t_bus
-        return self._places(np.stack([f, f, t, t]), np.stack([f, t, f, t]))
-
-    @cached_property
-    def diagonal(self) -> Ints:
-        """Positions of the diagonal in the bus admittances."""
-        bus = np.arange(self.case.n_bus)
-        return self._places(bus, bus)
-
-    def _places(self, row: Ints, column: Ints) -> Ints:
-        n, y = self.case.n_bus, self.grid.admittance
-        key = np.repeat(np.arange(n), np.diff(y.indptr)) * n + y.indices
-        order = np.argsort(key)
-        wanted = row.astype(np.int64) * n + column
-        return np.asarray(order[np.searchsorted(key, wanted, sorter=order)])
 
 
 def pre_contingency(case: Case, dispatch: Dispatch, rating: Rating = "C") -> PreContingency:
@@ -281,8 +243,6 @@ class Outage:
 
     Attributes
     ----------
-    branches : int array
-        Indices of the failing branches.
     in_service : (g,) bool
         Generators in service after the outage, on energized buses.
     case : Case
@@ -293,7 +253,6 @@ class Outage:
         Buses outside the largest part with generation of their former island; de-energized buses.
     """
 
-    branches: Ints
     in_service: Bools
     case: Case
     island: Ints
@@ -320,14 +279,7 @@ class Outage:
         stopped = in_service & deenergized[case.gen_bus]
         rows = tuple(f"gen:{row}" for row in case.gen_row[stopped].tolist())
         case_after = case.without(contingency.outages + rows)
-        return Outage(branches, in_service & ~stopped, case_after, island, separated, deenergized)
-
-    @property
-    def simple(self) -> bool:
-        """True where one part of every island stays energized and no others have branches."""
-        if not self.deenergized.any():
-            return not self.separated.any()
-        return len(self.branches) == 1 and np.array_equal(self.deenergized, self.separated)
+        return Outage(in_service & ~stopped, case_after, island, separated, deenergized)
 
 
 def _separated(before: Ints, after: Ints, source: Bools) -> Bools:
@@ -347,100 +299,9 @@ def post_contingency(before: PreContingency, outage: Outage) -> AcState:
     PowerFlowError
         If no AC state is found.
     """
-    if outage.simple and not before.state.deenergized.any():
-        near = _near_previous_state(before, outage)
-        if near is not None:
-            return near
     dispatch = replace(before.dispatch, pg=before.dispatch.pg[outage.in_service])
     previous = replace(before.state, case=outage.case, pg=before.state.pg[outage.in_service])
     return _with_enough_generation(outage, dispatch, previous)
-
-
-def _near_previous_state(before: PreContingency, outage: Outage) -> AcState | None:
-    """Return the AC state near the previous one; None if there is none within all limits."""
-    in_service, case, start = outage.in_service, outage.case, before.state
-    dispatch, deenergized = before.dispatch, outage.deenergized
-    whole = in_service.all() and not deenergized.any()
-    grid = before.grid if whole else _remaining(before, outage)
-    admittance, voltage = _admittance(before, outage), _start(before, outage)
-    low, high = reactive_limits(grid, voltage, 0.0)
-    equations = replace(grid.equations, injected=admittance, q_low=low, q_high=high)
-    start_regulation = np.zeros(len(grid.interchange)), np.zeros(len(grid.reference))
-    try:
-        result = solve_power_flow(equations, before.grid.jacobian, voltage, *start_regulation)
-    except PowerFlowError:
-        return None
-    voltage, alpha = np.where(deenergized, 0.0, result.voltage), result.alpha
-    vm = np.abs(voltage)
-    exhausted = (alpha > grid.most + SWITCH_TOLERANCE) | (alpha < grid.least - SWITCH_TOLERANCE)
-    least = case.vmin - LOW_VOLTAGE
-    undervoltage = ~deenergized & (vm < least) & (start.vm >= least)
-    change = np.where(deenergized, 0.0, vm - start.vm)
-    if exhausted.any() or undervoltage.any() or np.abs(change).max() > LARGEST_STEP:
-        return None
-    share_of_area = alpha[grid.gen_area]
-    regulation = (np.where(share_of_area >= 0, grid.up, grid.down) * share_of_area)[in_service]
-    generated = (result.voltage * np.conj(admittance @ result.voltage) - injection(grid)).imag
-    served = dispatch.without_service(case, deenergized)
-    output = dispatch.pg[in_service] + regulation, share_reactive(case, generated)
-    state = AcState.of(case, voltage, served, output, regulation, deenergized)
-    return replace(state, mismatch=result.mismatch, power_flows=1)
-
-
-def _start(before: PreContingency, outage: Outage) -> Complexes:
-    """Return the voltages before the outage; de-energized buses have that of their supply.
-
-    No current flows to them. From their own angles, which phase shifts may turn away from that of
-    the supply, Newton's method can end at a short circuit there.
-    """
-    voltage, deenergized = before.state.voltage, outage.deenergized
-    if not deenergized.any():
-        return voltage
-    (branch,) = outage.branches
-    f, t = before.case.f_bus[branch], before.case.t_bus[branch]
-    return np.where(deenergized, voltage[f if deenergized[t] else t], voltage)
-
-
-def _remaining(before: PreContingency, outage: Outage) -> AreaGrid:
-    """Return the grid in the same arrays, without lost injections.
-
-    Other generators have no output and no range, de-energized buses no demand.
-    """
-    in_service, deenergized, case = outage.in_service, outage.deenergized, before.case
-    ranges: dict[str, Any] = {
-        name: np.where(in_service, getattr(case, name), 0.0)
-        for name in ("pmin", "pmax", "qmin", "qmax")
-    }
-    set_points = before.dispatch
-    dispatch = replace(
-        set_points,
-        pg=np.where(in_service, set_points.pg, 0.0),
-        p_shed=np.where(deenergized, case.pd, set_points.p_shed),
-        q_shed=np.where(deenergized, case.qd, set_points.q_shed),
-        curtailment=np.where(deenergized, 0.0, set_points.curtailment),
-    )
-    grid = AreaGrid.of(replace(case, **ranges), dispatch, Schedule.one_area(case))
-    return replace(grid, reference=before.grid.reference)
-
-
-def _admittance(before: PreContingency, outage: Outage) -> sparse.csr_array:
-    """Return the bus admittances after an outage, on the pattern of the whole grid.
-
-    A de-energized part stays connected by its own branches and the failed one, without shunts and
-    taps. It has no current, so its buses have the voltage of the bus it is connected to.
-    """
-    case, deenergized = before.case, outage.deenergized
-    whole, y = before.grid.admittance, before.admittance
-    hanging = np.flatnonzero(deenergized[case.f_bus] | deenergized[case.t_bus])
-    removed = np.union1d(outage.branches, hanging)
-    series = 1.0 / (case.r[hanging] + 1j * case.x[hanging])
-    values = whole.data.copy()
-    parts = zip(before.entries, (y.ff, y.ft, y.tf, y.tt), (1.0, -1.0, -1.0, 1.0), strict=True)
-    for place, part, sign in parts:
-        np.subtract.at(values, place[removed], part[removed])
-        np.add.at(values, place[hanging], sign * series)
-    values[before.diagonal[deenergized]] -= case.gs[deenergized] + 1j * case.bs[deenergized]
-    return sparse.csr_array((values, whole.indices, whole.indptr), shape=whole.shape)
 
 
 def _with_enough_generation(outage: Outage, dispatch: Dispatch, previous: AcState) -> AcState:
