@@ -87,7 +87,10 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stdout.flush()
             if own:
                 gc.freeze()  # Python would collect cycles at exit for 0.06 s
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # it would replace the exit code
     except (Exception, KeyboardInterrupt) as error:
+        if own:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         text = _expected_error(error)
         if text is None and (not own or TRACEBACK in os.environ):
             raise

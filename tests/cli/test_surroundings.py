@@ -225,3 +225,30 @@ def test_linear_algebra_has_one_thread_unless_set_otherwise(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
     )
     assert done.stdout.splitlines()[-1] == threads
+
+
+@pytest.mark.parametrize("words", [["account", "--releases", "2", "--epsilon", "1"], ["--version"]])
+def test_an_interrupt_after_the_command_does_not_replace_its_exit_code(words: list[str]) -> None:
+    code = (
+        "import signal, sys\nfrom gridpriv.cli.main import main\n"
+        "try:\n    code = main()\nexcept SystemExit as end:\n    code = end.code\n"
+        "signal.raise_signal(signal.SIGINT)\nsys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_second_interrupt_during_the_message_of_the_first_ends_with_code_130() -> None:
+    code = (
+        "import signal, sys, gridpriv.cli.main as main\n"
+        "def interrupted(*_, **__):\n    raise KeyboardInterrupt\n"
+        "main._run, text_of = interrupted, main._expected_error\n"
+        "def twice(error):\n    signal.raise_signal(signal.SIGINT)\n    return text_of(error)\n"
+        "main._expected_error = twice\nsys.exit(main.main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "account"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "gridpriv account: interrupted\n")
