@@ -189,7 +189,7 @@ def test_a_defect_is_one_sentence_unless_the_traceback_is_asked_for(tmp_path: Pa
     code = (
         "import sys, gridpriv.cli.grids as grids, gridpriv.cli.main as main\n"
         "def broken(args): raise ZeroDivisionError('a defect')\n"
-        "grids.COMMANDS['zones'] = grids.COMMANDS['zones']._replace(execute=broken)\n"
+        "grids.execute_zones = broken\n"
         "sys.argv = ['gridpriv', 'zones', 'case14']\n"
         "sys.exit(main.main())"
     )
