@@ -39,7 +39,8 @@ f_k(t)^2 E_k plus E[r^2]. All three follow from the releases and the variances o
 - Least squares on T steps errs by the residual, too. Residuals within :data:`CORRELATED` hours, c
   steps, count as one observation. The residual adds c sum_t w_t^2 phi_k(t)^2 E[r^2] to the variance
   of c_k, and c sum_t w_t^2 E[r^2] to that of the level. The mean of r^2 over the history is E[r^2]
-  times 1 minus the sum of these factors (at least :data:`LEAST_LEFT`).
+  times 1 minus the sum of these factors (at least :data:`LEAST_LEFT`). Zones may have the same
+  residual (weather), which then is in x, too: an estimate keeps rho + (1 - rho) a of its error.
 - Released mean |r + coefficient errors| is sqrt(2/pi) sqrt(E[r^2] + u sum_k E_k), with Laplace
   noise. The ratio u of actual to expected error is a priori gamma distributed with mean 1, and the
   root of E[r^2] is log-uniform from :data:`LEAST_RESIDUAL` to :data:`MOST_RESIDUAL` of the level
@@ -312,13 +313,13 @@ def _sampled(
     residual: float,
     level: float,
     coefficients: Floats,
-    retention: float,
+    retention: Floats,
     sampling: tuple[Floats, float],
 ) -> tuple[float, Floats]:
     """Return the expected squared errors of a level and of coefficients of a shape (K,).
 
     Noise gives those of ``level`` and ``coefficients``. The ``residual`` E[r^2] of a finite history
-    adds to both, to coefficients for the part of them that is kept (``retention``).
+    adds to both, to coefficients for the part of a common error that is kept (``retention``).
 
     Parameters
     ----------
@@ -413,27 +414,27 @@ def _posterior(noisy: Floats, variance: float) -> tuple[Floats, Floats]:
 def _pooled(shapes: Floats, variances: Floats) -> tuple[Floats, Floats, Floats]:
     """Return every zone's shape (zones, K), shrunk to their mean, and its expected squared error.
 
-    The mean of shapes is shrunk to 0. Last is the part of each zone's own shape that is kept.
+    The mean of shapes is shrunk to 0. Last is the part of an error of all shapes that is kept.
 
     Shrinkage depends on these variances of the noise. The mean of each feature is shrunk separately
     (features are in the order of their typical weight in demand), all features of a zone together.
     """
     if not variances.any():
-        return shapes, np.zeros_like(shapes), np.ones(len(shapes))
+        return shapes, np.zeros_like(shapes), np.ones_like(shapes)
     weights = 1.0 / np.maximum(variances, 1e-12)
     mean, error = weights @ shapes / weights.sum(), 1.0 / weights.sum()
     gaps = ((shapes - mean) ** 2).mean(axis=1)
     factor = np.maximum(mean**2 - error, 0.0) / np.maximum(mean**2, 1e-300)
     between, (zones, count) = float((gaps - variances + error).mean()), shapes.shape
-    retention = max(between, 0.0) / np.maximum(max(between, 0.0) + variances, 1e-300)
-    kept, noise = retention[:, None], variances[:, None]
+    noise, apart = variances[:, None], max(between, 0.0)
+    kept = apart / np.maximum(apart + noise, 1e-300)
     pooled: Floats = factor * mean + kept * (shapes - factor * mean)
     unseen = _risk(mean, error, factor)
     if zones > 1:
         spread = math.sqrt(LAPLACE_SQUARE / (count * (zones - 1))) * float(variances.mean())
         unseen = unseen + _between(between, spread)
     errors = (1 - kept) ** 2 * unseen + kept**2 * noise + 2 * kept * (1 - kept) * factor * error
-    return pooled, errors, retention
+    return pooled, errors, kept + (1 - kept) * factor
 
 
 def _risk(estimates: Floats, variance: float, factors: Floats) -> Floats:

@@ -326,6 +326,34 @@ def test_bands_cover_the_demand_after_a_short_history_without_noise(days, most):
     assert 0.86 < np.mean(covered) < most
 
 
+def test_bands_cover_the_demand_of_zones_with_the_same_weather_under_noise():
+    """Estimates of shapes are shrunk to the mean of zones, which has the zones' common residual."""
+    covered, steps = [], 7 * 24
+    times = [step.isoformat() for step in pd.date_range("2026-03-02", periods=216, freq="h")]
+    features, hour = calendar(times), np.arange(216) / 24
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        weather = np.zeros(216)
+        for t in range(1, 216):
+            weather[t] = 0.8 * weather[t - 1] + 0.03 * random.normal()
+        shape = 1.0 - 0.2 * np.cos(2 * np.pi * hour) + weather
+        zones = [random.uniform(50.0, 300.0, 4) * shape[:, None] for _ in range(3)]
+        forecast = forecast_demand(
+            [History(f"zone {z}", p[:steps], 0.3 * p[:steps]) for z, p in enumerate(zones)],
+            features[:steps],
+            features[steps:],
+            recency(times[:steps]),
+            epsilon=5.0,
+            beta=1.0,
+            correlated=correlated_steps(times),
+            seed=seed,
+        )
+        actual = np.array([p[steps:].sum(axis=1) for p in zones])
+        low, high = forecast.quantile(0.05), forecast.quantile(0.95)
+        covered.append(((low < actual) & (actual < high)).mean())
+    assert 0.87 < np.mean(covered) < 0.99
+
+
 def test_the_band_of_a_constant_demand_includes_the_error_of_its_mean():
     """A new value differs from the mean of T by s^2 (1 + 1/T), s^2 = sum r^2 / (T - 1)."""
     steps, weights = 8, np.full(8, 1 / 8)
@@ -349,7 +377,7 @@ def test_the_error_of_a_coefficient_that_is_half_kept_is_that_of_half_the_residu
     residuals = random.normal(size=(20_000, 200))
     sampling = weights**2 @ feature**2, float(weights @ weights)
     left = 1.0 - sampling[0].sum() - sampling[1]  # so that residuals of the history have E[r^2] = 1
-    _, (error,) = _sampled(left, 0.0, np.zeros(1), 0.5, sampling)
+    _, (error,) = _sampled(left, 0.0, np.zeros(1), np.array([0.5]), sampling)
     assert error == pytest.approx((0.5 * residuals @ (weights[:, None] * feature)).var(), rel=0.05)
 
 
