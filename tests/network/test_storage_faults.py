@@ -22,7 +22,7 @@ from gridpriv.consensus.client import Transcript, ZoneClient, read_state, read_t
 from gridpriv.consensus.messages import Answer, Hello, MessageError, Order, Request, decode, encode
 from gridpriv.consensus.sessions import RefusedError
 from gridpriv.consortium.take_part import charged_once
-from gridpriv.core.errors import GridprivError
+from gridpriv.core.errors import GridprivError, InputError
 from gridpriv.core.files import make_folder
 from gridpriv.privacy.ledger import Ledger, grant, read_book
 
@@ -146,6 +146,28 @@ def test_a_state_without_a_round_that_was_answered_is_refused(tmp_path, turn, ca
     assert f"{turn - 2} were stored; the zone's state has {turn - 3}" in capsys.readouterr().out
     assert answers(left) == before
     assert (folder / "ledger").read_bytes() == ledger
+
+
+def test_a_round_that_was_stored_before_a_crash_is_noted_before_its_answer_leaves(
+    tmp_path, monkeypatch, capsys
+):
+    folder, left = begin(tmp_path / "zone"), tmp_path / "left"
+    assert take_part(folder, left, TURNS[:2]) == 0
+    shutil.copytree(folder / "state", tmp_path / "older")
+
+    def crash(*_):
+        raise InputError("crash")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "note_stored", crash)
+        assert take_part(folder, left, TURNS[:3]) == 2
+    assert len(answers(left)) == 2
+    assert take_part(folder, left, TURNS[:3]) == 0
+    assert len(answers(left)) == 3
+    shutil.rmtree(folder / "state")
+    shutil.copytree(tmp_path / "older", folder / "state")
+    assert take_part(folder, left) == 2
+    assert "1 were stored; the zone's state has 0" in capsys.readouterr().out
 
 
 @pytest.mark.slow

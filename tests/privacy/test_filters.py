@@ -124,6 +124,14 @@ def test_a_plan_calibrated_to_the_grant_fits_it_exactly(mechanism: str) -> None:
     assert rule.used({weaker: 1}) == math.inf
 
 
+def test_no_release_of_a_plan_takes_the_place_of_another() -> None:
+    """A plan is 1 of the one and 100 of the other: 2 of the first exceed it, with any of both."""
+    rule = PlannedFilter(((Charge("gaussian", 1.0), 1), (GAUSSIAN, 100)))
+    assert rule.used({Charge("gaussian", 1.0): 2}) == 2.0
+    assert rule.used({Charge("gaussian", 1.0): 2, GAUSSIAN: 50}) == 2.0
+    assert rule.used({Charge("gaussian", 1.0): 1, GAUSSIAN: 100}) == 1.0
+
+
 def test_a_plan_with_room_under_the_renyi_filter_leaves_the_grant_open() -> None:
     charge = Charge("gaussian", gaussian_multiplier(1.0, 1e-5, 100))
     assert isinstance(choose_rule(3.0, 1e-5, {charge: 100}, planned=True), RenyiFilter)

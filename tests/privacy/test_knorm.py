@@ -183,6 +183,14 @@ def discrete_delta(rate, shift, epsilon):
     return (law * np.maximum(-np.expm1(epsilon - rate * (there - here)), 0.0)).sum()
 
 
+def test_a_change_far_below_the_grid_costs_two_steps_of_rounding_in_every_pair():
+    mechanism = SecureKNorm(1.0)
+    step = float(mechanism._grid)
+    charge = mechanism.charge(1e-12 * step)
+    # 2 steps for the rounding and 4 exp(epsilon / 2) for the loss distribution, at 2^20 pairs
+    assert 1.0 / charge.parameter == pytest.approx(2**20 * 6.0 * step, rel=1e-9, abs=0.0)
+
+
 @pytest.mark.parametrize("rate", [0.1, 0.02])
 @pytest.mark.parametrize("steps", [1, 3, 20])
 def test_discrete_laplace_noise_loses_no_more_than_laplace_noise_two_steps_further(rate, steps):

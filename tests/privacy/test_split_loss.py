@@ -57,6 +57,20 @@ def test_a_tree_is_charged_as_its_two_moves(share):
         assert -math.expm1(-1.0) == pytest.approx(0.632, abs=1e-3)
 
 
+@pytest.mark.parametrize("share", [0.5, 0.7, 1.0])
+def test_moves_of_k_times_beta_are_charged_as_noise_at_a_kth_of_the_scale(share):
+    """A grant at a larger beta than the run's: each of the two moves is k times as large."""
+    adjacency, k = DemandAdjacency(0.1), 3.0
+    strategy = bus(5) if share == 1.0 else tree(LEVELS, (share, 1.0 - share))
+    rule = NoiseRule("knorm", "simulated", multiplier=0.5)
+    wide = rule.release(strategy.sensitivity(adjacency, rule.norm)).certified_within(k)
+    rule = NoiseRule("knorm", "simulated", multiplier=0.5 / k)
+    narrow = rule.release(strategy.sensitivity(adjacency, rule.norm)).certified
+    assert wide.kind == narrow.kind and wide.second == narrow.second
+    assert wide.parameter == pytest.approx(narrow.parameter)
+    assert total_pure({wide: 1}) == pytest.approx(6.0)
+
+
 def hockey_stick(moves, epsilon, half=11.0, cells=55):
     """sup over events of two pairs' K-norm noise of scale 1, over a grid of four dimensions."""
     middle = np.linspace(-half, half, cells)

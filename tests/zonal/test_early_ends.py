@@ -6,6 +6,8 @@ fixed in advance; the transcript until a stop is post-processing of all planned 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gridpriv import make_settings, run
@@ -77,4 +79,10 @@ def test_all_planned_tops_up_with_the_largest_loss(case14, zones14):
     assert total_pure(charges_of(topped)) == pytest.approx(6 * total_pure(charges_of(drawn)))
     assert total_epsilon(charges_of(topped), DELTA) > total_epsilon(charges_of(drawn), DELTA)
     assert all_planned(drawn, 1) == drawn
+    (cheap,) = drawn
+    costly = replace(
+        cheap, sensitivity=replace(cheap.sensitivity, value=2.0 * cheap.sensitivity.value)
+    )
+    for order in ((cheap, costly), (costly, cheap)):
+        assert all_planned(dict.fromkeys(order, 1), 4) == {cheap: 1, costly: 3}
     assert all_planned({}, ROUNDS) == {}
