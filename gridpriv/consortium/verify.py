@@ -277,6 +277,9 @@ def _replay(evidence: TranscriptEvidence) -> tuple[int, bool]:
                 replies.append(Stale(before, {}) if reply is None else reply)
                 if phase == "round":
                     stated[name].update(replies[-1].releases)
+                elif reply is not None and stated[name] - Counter(reply.releases):
+                    reason = "states fewer releases than its answers hold"
+                    evidence.deviates(name, turn, reason)
             if phase in ("warm_start", "round"):
                 sent = [reply.sent for reply in replies]
             turns += 1
@@ -285,12 +288,9 @@ def _replay(evidence: TranscriptEvidence) -> tuple[int, bool]:
         return exchange
 
     try:
-        outcome = play(agreement, carry, lambda *_, **__: None)
+        play(agreement, carry, lambda *_, **__: None)
     except _EndError:
         return turns, False
-    for name in names:
-        if stated[name] - Counter(outcome.releases[name]):
-            evidence.deviates(name, None, "states fewer releases than its answers hold")
     return turns, True
 
 

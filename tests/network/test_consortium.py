@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 from parties import LOOPBACK, Consortium, laid_out, same_rounds
 
 from gridpriv import make_settings
+from gridpriv.consensus.coordinator import State, Turn
 from gridpriv.consortium.agreement import read_agreement
 from gridpriv.consortium.parties import ZoneParty, read_party, write_folders
-from gridpriv.consortium.take_part import read_own, take_part_as_zone
+from gridpriv.consortium.take_part import (
+    CoordinatedRun,
+    read_own,
+    take_part_as_zone,
+    write_report,
+)
 from gridpriv.core.errors import GridprivWarning, InputError
 
 ZONES = ("1", "2", "3")
@@ -34,6 +41,17 @@ def test_three_zones_over_network_are_a_run_in_one_process(folder, in_one_proces
         r.consensus_residual for r in in_one_process.trace.rounds
     ]
     assert [row["releases"] for row in public["privacy"]] == [3, 3, 3]
+
+
+def test_the_public_report_of_a_run_without_noise_has_its_settings_only(case14, zones14, tmp_path):
+    folder = laid_out(case14, zones14, tmp_path / "here", mechanism="none")
+    agreement = read_agreement(folder / "coordinator" / "agreement.json")
+    zeros = np.zeros(1)
+    turn = Turn(1, zeros, zeros, 0.5, 0.5, 0.5, State(zeros, zeros, zeros))
+    write_report(agreement, CoordinatedRun((turn,), {}), tmp_path / "report")
+    assert [path.name for path in (tmp_path / "report").iterdir()] == ["run.json"]
+    report = json.loads((tmp_path / "report" / "run.json").read_text())
+    assert report["rounds"] is report["privacy"] is None
 
 
 @pytest.mark.parametrize(

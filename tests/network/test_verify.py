@@ -146,6 +146,22 @@ def test_a_zone_that_states_too_many_releases_is_named(folder):
     assert ("3", "round 3") in [(row["party"], row["turn"]) for row in rows]
 
 
+@pytest.mark.usefixtures("whole")
+def test_a_zone_that_states_too_few_releases_at_the_end_is_named(folder):
+    sign = KeySigner((folder / "3" / "key.pem").read_bytes())
+
+    def fewer(request, answer):
+        message = decode(answer)
+        stated = {release: count - 1 for release, count in message.reply.releases.items()}
+        other = replace(message, reply=Reply(message.reply.sent, stated), signature=b"")
+        return [(request, sign(encode(other)))]
+
+    change(folder / "3" / "state" / "transcript", TurnId("agreed", 3), fewer)
+    (row,) = verify([folder / name for name in ZONES])["deviations"]
+    reason = "states fewer releases than its answers hold"
+    assert row == {"party": "3", "turn": "agreed 3", "reason": reason}
+
+
 def test_a_late_zone_is_no_deviation(folder, monkeypatch):
     from test_faults import silent_from
 
