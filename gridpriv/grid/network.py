@@ -306,7 +306,8 @@ def stranded_buses(case: Case) -> Bools:
     """Return the buses without branches whose generators cannot balance them: they are off.
 
     Reactive output must be that of the shunt and of the served share of demand. A bus without
-    demand cannot take active output.
+    demand cannot take active output. A bus with a storage stays energized: plans of several steps
+    have its energy.
     """
     least, most, least_p = (
         np.bincount(case.gen_bus, limit, case.n_bus) for limit in (case.qmin, case.qmax, case.pmin)
@@ -316,7 +317,8 @@ def stranded_buses(case: Case) -> Bools:
     balanced &= most >= np.minimum(case.qd, 0.0) + shunt.min(axis=0)
     idle = (case.pd == 0) & (case.qd == 0) & (least_p > 0)
     branches = np.bincount(np.concatenate([case.f_bus, case.t_bus]), minlength=case.n_bus)
-    return np.asarray((branches == 0) & (idle | ~balanced))
+    storage = np.bincount(case.gen_bus, case.pmin < 0, case.n_bus) > 0
+    return np.asarray((branches == 0) & ~storage & (idle | ~balanced))
 
 
 def without_stranded(case: Case) -> Case:

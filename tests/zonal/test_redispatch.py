@@ -584,13 +584,24 @@ def test_zones_stop_searching_when_all_generation_is_in_use(monkeypatch):
     assert len(flows) < 20
 
 
+def test_the_least_output_of_a_unit_left_alone_is_not_curtailed():
+    """Unit 1 of case9 gives at least 10 MW; without branch 1 no load is near it."""
+    settings = {"coordination": "central", "load_scale": 1.5, "outage": ("branch:1",), "seed": 3}
+    result = ac_run("case9", 2, **settings)
+    least = acopf(result.case, "shed").state
+    assert (least.shed_mw, least.curtailed_mw) == pytest.approx((33.24, 0.0), abs=0.01)
+    assert result.physical["status"] == "feasible"
+    assert result.physical["curtailed_mw"] == pytest.approx(0.0, abs=0.01)
+    assert least.shed_mw - 0.01 < result.physical["shed_mw"] < 1.01 * least.shed_mw
+
+
 @pytest.mark.parametrize("outage", ["gen:7", "branch:39"])
 def test_capacity_without_a_path_to_shed_load_does_not_prolong_the_search(monkeypatch, outage):
     """Without ratings all other capacity is in use; branch 39 leaves the 580 MW of unit 7 alone."""
     flows, case = counted_flows(monkeypatch), load_case("case39")
     case = replace(case, rate=np.zeros(case.n_branch))
-    settings = {"coordination": "central", "load_scale": 1.3, "seed": 0, "outage": (outage,)}
-    result = run(case, shipped_zoning(case, 3), make_settings(**NOISY | settings))
+    settings = {"coordination": "central", "beta": "1MW", "load_scale": 1.3, "seed": 0}
+    result = run(case, shipped_zoning(case, 3), make_settings(**NOISY | settings, outage=(outage,)))
     physical = result.physical
     assert physical["status"] == "feasible"
     assert physical["unused_capacity_mw"] == pytest.approx(0.0, abs=0.01)
