@@ -244,7 +244,8 @@ def mechanism_laws(multiplier: float, confidence: float) -> list[Finding]:
             np.zeros(2 * DRAWS), partial(np.random.default_rng, len(findings))
         )
         sample = Sample("-", noise[None], mechanism)
-        (finding,) = _laws([sample], (1.0 - confidence) / len(MECHANISMS))
+        # three tests of each: radius, direction and signs
+        (finding,) = _laws([sample], (1.0 - confidence) / (3 * len(MECHANISMS)))
         findings.append(replace(finding, neighbour=f"{kind}, {source}"))
     return findings
 

@@ -11,6 +11,7 @@ import pytest
 from assurance_broken import few_draws, prepared
 from scipy import special
 
+from gridpriv.assurance import independence
 from gridpriv.assurance.adversary import record_run
 from gridpriv.assurance.audit import AuditPlan, AuditResult, audit, audit_mechanism, target
 from gridpriv.assurance.independence import has_distribution, mechanism_laws, noise_checks
@@ -127,6 +128,24 @@ def test_a_declared_distribution_is_compared() -> None:
     assert laws["declared, simulated"] and not laws["halved, simulated"]
     assert not {"logistic, simulated", "ball, simulated"} & set(laws)
     assert has_distribution("laplace", Logistic(1.0)) and not has_distribution("x", Logistic(1.0))
+
+
+def test_correct_mechanisms_fail_with_the_stated_risk_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The chances of all tests add up to 0.001 at most (Bonferroni)."""
+    tests: list[str] = []
+    for name in ("kstest", "binomtest"):
+        honest = getattr(independence.stats, name)
+
+        def counted(*given: Any, honest: Any = honest, **more: Any) -> Any:
+            tests.append(honest.__name__)
+            return honest(*given, **more)
+
+        monkeypatch.setattr(independence.stats, name, counted)
+    (allowed,) = {finding.allowed for finding in mechanism_laws(1.0, 0.999)}
+    assert {"kstest", "binomtest"} == set(tests)
+    assert len(tests) * 10.0**-allowed <= 0.001
 
 
 def test_half_the_noise_without_a_distribution_is_measured() -> None:

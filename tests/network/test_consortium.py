@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import dp_accounting
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,10 +17,15 @@ from gridpriv.consortium.parties import ZoneParty, read_party, write_folders
 from gridpriv.consortium.take_part import (
     CoordinatedRun,
     read_own,
+    report,
     take_part_as_zone,
     write_report,
 )
 from gridpriv.core.errors import GridprivWarning, InputError
+from gridpriv.privacy.accounting import gaussian_multiplier
+from gridpriv.privacy.mechanism import Gaussian
+from gridpriv.privacy.release import Release
+from gridpriv.privacy.sensitivity import Sensitivity
 
 ZONES = ("1", "2", "3")
 
@@ -50,8 +56,20 @@ def test_the_public_report_of_a_run_without_noise_has_its_settings_only(case14, 
     turn = Turn(1, zeros, zeros, 0.5, 0.5, 0.5, State(zeros, zeros, zeros))
     write_report(agreement, CoordinatedRun((turn,), {}), tmp_path / "report")
     assert [path.name for path in (tmp_path / "report").iterdir()] == ["run.json"]
-    report = json.loads((tmp_path / "report" / "run.json").read_text())
-    assert report["rounds"] is report["privacy"] is None
+    document = json.loads((tmp_path / "report" / "run.json").read_text())
+    assert document["rounds"] is document["privacy"] is None
+
+
+def test_the_public_report_states_each_epsilon_at_its_own_delta(case14, zones14, tmp_path):
+    given = {"mechanism": "gaussian", "budget": "total:5,1e-6", "delta": 1e-3}
+    folder = laid_out(case14, zones14, tmp_path / "here", **given)
+    agreement = read_agreement(folder / "coordinator" / "agreement.json")
+    noise = Gaussian(gaussian_multiplier(5.0, 1e-6, 3))
+    release = Release(noise, Sensitivity(1.0, 2, "any"), 1.0)
+    (row,) = report(agreement, CoordinatedRun((), {"1": {release: 3}}))["privacy"]
+    assert row["total"] == pytest.approx(5.0, rel=1e-6)
+    once = dp_accounting.get_epsilon_gaussian(noise.scale, 1e-3)
+    assert row["certified"] == pytest.approx(once, rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -78,6 +80,24 @@ def test_statistics_of_a_series_sum_buses_exactly_before_they_average_steps(name
             for demand in (days, days[:, :, order])
         ]
         assert sums(totals[0]) == sums(totals[1])
+
+
+def test_no_neighbour_moves_a_series_by_more_than_declared() -> None:
+    """A change of 68.7 steps of the grid in every hour is rounded to 69."""
+    steps, beta = 4, 1e-9
+    disclosure = TemporalDisclosure(
+        Disclosure(total(1), None, 0.0, exact=True),  # type: ignore[arg-type]
+        TemporalBasis(steps, (1.0,)),
+    )
+    largest = 0.0
+    for signs in product((-1.0, 1.0), repeat=2 * steps):
+        change = np.reshape(signs, (steps, 2))  # of p and of q
+        demand = change * 0.31 * GRID
+        moved = disclosure.measure(demand + beta * change) - disclosure.measure(demand)
+        largest = max(largest, length(moved, "box"))
+    declared = disclosure.sensitivity(DemandAdjacency(beta), "box").value
+    plain = replace(disclosure, level=replace(disclosure.level, exact=False))
+    assert plain.sensitivity(DemandAdjacency(beta), "box").value < largest <= declared
 
 
 def sums(statistics: Any) -> list[float]:

@@ -86,6 +86,20 @@ def test_totals_are_stated_at_the_delta_of_their_budget(kind, given, delta):
 
 
 @pytest.mark.parametrize(
+    ("given", "delta"),
+    [
+        ({"budget": "per-release:1,1e-6"}, 1e-6),
+        ({"budget": "per-release:1,1e-6", "delta": 1e-3}, 1e-6),
+        ({"budget": "per-release:1", "delta": 1e-3}, 1e-3),
+        ({"budget": "total:1,1e-6", "delta": 1e-3}, 1e-3),
+    ],
+)
+@pytest.mark.parametrize("kind", [Settings, LearnSettings])
+def test_the_epsilon_of_a_release_is_stated_at_the_delta_of_its_budget(kind, given, delta):
+    assert kind(mechanism="gaussian", **given).release_delta == delta
+
+
+@pytest.mark.parametrize(
     ("given", "mechanism"),
     [
         ({}, "knorm"),
