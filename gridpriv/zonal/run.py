@@ -211,9 +211,9 @@ def run_prepared(
     began = time.perf_counter()
     with closing(connect(zone_agents(prepared, charge, kept))) as zones:
         opening = open_rounds(prepared, zones)
+        run = _RunInProgress(prepared, zones, opening, began, time.perf_counter(), opening.state)
         if admit is not None:
-            admit(planned_releases(prepared, zones, opening))
-        run = _Unfinished(prepared, zones, opening, began, time.perf_counter(), opening.state)
+            admit(run.planned_releases())
         names = [zone.name for zone in prepared.zones]
         try:
             before = time.perf_counter()
@@ -226,7 +226,7 @@ def run_prepared(
                 before = time.perf_counter()
             planned = central or run.ac_rounds
             schedule = None if planned is None else planned.schedule
-            return run.result(_redispatched(prepared, zones, schedule))
+            return run.result(run.redispatched(schedule))
         except BaseException as error:
             unfinished = run.result(None, _reason(error))
             error.add_note(leave(unfinished) or unfinished.trace.drawn())
@@ -234,7 +234,7 @@ def run_prepared(
 
 
 @dataclass
-class _Unfinished:
+class _RunInProgress:
     """State of a run in progress."""
 
     prepared: Prepared
@@ -249,11 +249,10 @@ class _Unfinished:
     def result(self, redispatch: GridRedispatch | None, early: str | None = None) -> RunResult:
         """Return the result so far; ``early`` is the reason of an early end."""
         solved, prepared = time.perf_counter(), self.prepared
-        drawn = _drawn(prepared, self.zones, self.opening, len(self.records))
+        drawn = self._drawn()
         planned = self._planned(drawn)
         trace = Trace(tuple(self.records), drawn, self.state.sent, self.state.dual, planned)
         by_zone = {name: drawn[name] for name in prepared.zoning.names if name in drawn}
-        outcomes = tuple(_outcomes(prepared, self.zones))
         build, solve = self.built - self.began, solved - self.built
         total = time.perf_counter() - self.began
         return RunResult(
@@ -261,7 +260,7 @@ class _Unfinished:
             zone_models=prepared.zones,
             consensus=prepared.consensus,
             trace=trace,
-            outcomes=outcomes,
+            outcomes=tuple(self._outcomes()),
             disclosures=prepared.disclosures,
             redispatch=redispatch,
             ac_rounds=self.ac_rounds,
@@ -275,10 +274,89 @@ class _Unfinished:
         if not any(drawn.values()) or len(self.records) >= self.opening.plan.rounds:
             return {}
         try:
-            return planned_releases(self.prepared, self.zones, self.opening)
+            return self.planned_releases()
         except GridprivError:  # a process was lost, and its planned releases are unknown
             most = self.prepared.settings.planned_releases()
             return {zone: all_planned(counts, most) for zone, counts in drawn.items()}
+
+    def redispatched(self, schedule: AcSchedule | None) -> GridRedispatch:
+        """Redispatch every zone around the schedule, and compute the AC state of the grid."""
+        prepared, transport = self.prepared, self.zones
+        boundaries = self._boundaries(schedule)
+        if prepared.hold is not None:
+            reserve = prepared.hold.reserve
+            boundaries = tuple(
+                replace(item, reserve=reserve[zone.gens])
+                for zone, item in zip(prepared.zones, boundaries, strict=True)
+            )
+        starts = [boundaries]
+        soft = prepared.soft_firmness
+        if schedule is not None and soft < 1.0:
+            starts.append(tuple(replace(b, valuation=None, firmness=soft) for b in boundaries))
+        return redispatch_grid(
+            prepared.case,
+            prepared.zones,
+            starts,
+            lambda given: answers(transport, [call(ZoneAgent.plan, each) for each in given]),
+            prepared.settings.balancing_price,
+            schedule.shed if schedule is not None and prepared.plans_on_true_demand else None,
+        )
+
+    def _boundaries(self, schedule: AcSchedule | None) -> tuple[Boundary, ...]:
+        """Return every zone's boundary: by an AC schedule, or by the last SOC round; public."""
+        network, zones = self.prepared.network, self.prepared.zones
+        if schedule is not None:
+            firmness = self.prepared.firmness(schedule.price_level)
+            inputs = schedule.voltage, schedule.slopes, firmness, schedule.output_prices
+            return scheduled_boundaries(network, zones, *inputs)
+        averages = [outcome.z for outcome in answers(self.zones, call(ZoneAgent.outcome))]
+        return agreed_boundaries(network, zones, averages)
+
+    def planned_releases(self) -> dict[str, dict[Release, int]]:
+        """Return the releases of every zone in all rounds; public.
+
+        Only output perturbation draws different releases in different rounds. Its noise is fresh in
+        every round, so its penalties do not depend on residuals and are known.
+        """
+        rules, consensus, plan = self.prepared.rules, self.prepared.consensus, self.opening.plan
+        planned = {zone.name: Counter[Release]() for zone in self.prepared.zones}
+        state, releases = self.opening.state, self.opening.releases
+        unread = np.zeros(consensus.size)
+        for t in range(1, plan.rounds + 1):
+            places = ((t, e) for e in range(1, rules.local_updates + 1))
+            draws = sum(rules.perturbation.drawn_at(*place) == place for place in places)
+            if rules.perturbation.target == "output" and t > 1:
+                rho = plan.penalty.following(t - 1, state.rho, unread, unread)
+                state = replace(state, rho=rho)
+                releases = tuple(_releases(self.zones, orders_at(consensus, state, plan, t)))
+            for zone, release in zip(self.prepared.zones, releases, strict=True):
+                if draws and release is not None:
+                    planned[zone.name][release] += draws
+        return {name: counts for name, counts in planned.items() if counts}
+
+    def _drawn(self) -> dict[str, dict[Release, int]]:
+        """Return the releases of every zone so far.
+
+        For a zone whose process was lost, all releases of the present round are included.
+        """
+        rules, entries = self.prepared.rules, {}
+        most = rules.perturbation.releases(len(self.records) + 1, rules.local_updates)
+        replies = self.zones.call_all(call(ZoneAgent.drawn))
+        parts = zip(self.prepared.zones, replies, self.opening.releases, strict=True)
+        for zone, drawn, release in parts:
+            lost = {} if release is None else {release: most}
+            entries[zone.name] = lost if isinstance(drawn, Exception) else drawn
+        return entries
+
+    def _outcomes(self) -> Iterator[ZoneOutcome]:
+        """Yield every zone after its last round; NaN for one whose process was lost."""
+        outcomes = self.zones.call_all(call(ZoneAgent.outcome))
+        for zone, outcome in zip(self.prepared.zones, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                size, own = len(zone.coordinates), len(zone.own)
+                yield ZoneOutcome(*(np.full(n, np.nan) for n in (size, own, own)))
+            else:
+                yield outcome
 
 
 def zone_agents(
@@ -453,97 +531,6 @@ def _releases(transport: Transport, orders: Sequence[Order]) -> list[Release | N
     """Return the release of one draw of every zone under an order; public."""
     calls = [call(ZoneAgent.release, order.penalty, order.step) for order in orders]
     return answers(transport, calls)
-
-
-def _redispatched(
-    prepared: Prepared, transport: Transport, schedule: AcSchedule | None
-) -> GridRedispatch:
-    """Redispatch every zone around the schedule, and compute the AC state of the grid."""
-    boundaries = _boundaries(prepared, transport, schedule)
-    if prepared.hold is not None:
-        reserve = prepared.hold.reserve
-        boundaries = tuple(
-            replace(item, reserve=reserve[zone.gens])
-            for zone, item in zip(prepared.zones, boundaries, strict=True)
-        )
-    starts = [boundaries]
-    soft = prepared.soft_firmness
-    if schedule is not None and soft < 1.0:
-        starts.append(tuple(replace(b, valuation=None, firmness=soft) for b in boundaries))
-    return redispatch_grid(
-        prepared.case,
-        prepared.zones,
-        starts,
-        lambda given: answers(transport, [call(ZoneAgent.plan, boundary) for boundary in given]),
-        prepared.settings.balancing_price,
-        schedule.shed if schedule is not None and prepared.plans_on_true_demand else None,
-    )
-
-
-def _boundaries(
-    prepared: Prepared, transport: Transport, schedule: AcSchedule | None
-) -> tuple[Boundary, ...]:
-    """Return every zone's boundary: by an AC schedule, or by the last SOC round; public."""
-    network, zones = prepared.network, prepared.zones
-    if schedule is not None:
-        firmness = prepared.firmness(schedule.price_level)
-        return scheduled_boundaries(
-            network, zones, schedule.voltage, schedule.slopes, firmness, schedule.output_prices
-        )
-    averages = [outcome.z for outcome in answers(transport, call(ZoneAgent.outcome))]
-    return agreed_boundaries(network, zones, averages)
-
-
-def planned_releases(
-    prepared: Prepared, transport: Transport, opening: Opening
-) -> dict[str, dict[Release, int]]:
-    """Return the releases of every zone in all rounds; public.
-
-    Only output perturbation draws different releases in different rounds. Its noise is fresh in
-    every round, so its penalties do not depend on residuals and are known.
-    """
-    perturbation, plan = prepared.rules.perturbation, opening.plan
-    planned = {zone.name: Counter[Release]() for zone in prepared.zones}
-    state, releases, updates = opening.state, opening.releases, prepared.rules.local_updates
-    unread = np.zeros(prepared.consensus.size)
-    for t in range(1, plan.rounds + 1):
-        draws = sum(perturbation.drawn_at(t, e) == (t, e) for e in range(1, updates + 1))
-        if perturbation.target == "output" and t > 1:
-            rho = plan.penalty.following(t - 1, state.rho, unread, unread)
-            state = replace(state, rho=rho)
-            orders = orders_at(prepared.consensus, state, plan, t)
-            releases = tuple(_releases(transport, orders))
-        for zone, release in zip(prepared.zones, releases, strict=True):
-            if draws and release is not None:
-                planned[zone.name][release] += draws
-    return {name: counts for name, counts in planned.items() if counts}
-
-
-def _drawn(
-    prepared: Prepared, transport: Transport, opening: Opening, finished: int
-) -> dict[str, dict[Release, int]]:
-    """Return the releases of every zone so far.
-
-    For a zone whose process was lost, all releases of the present round are included.
-    """
-    most = prepared.rules.perturbation.releases(finished + 1, prepared.rules.local_updates)
-    entries = {}
-    replies = transport.call_all(call(ZoneAgent.drawn))
-    for zone, drawn, release in zip(prepared.zones, replies, opening.releases, strict=True):
-        lost = {} if release is None else {release: most}
-        entries[zone.name] = lost if isinstance(drawn, Exception) else drawn
-    return entries
-
-
-def _outcomes(prepared: Prepared, transport: Transport) -> Iterator[ZoneOutcome]:
-    """Yield every zone after its last round; NaN for one whose process was lost."""
-    outcomes = transport.call_all(call(ZoneAgent.outcome))
-    for zone, outcome in zip(prepared.zones, outcomes, strict=True):
-        if isinstance(outcome, Exception):
-            size, own = len(zone.coordinates), len(zone.own)
-            yield ZoneOutcome(*(np.full(n, np.nan) for n in (size, own, own)))
-        else:
-            yield outcome
 
 
 BETTER = 1e-4
