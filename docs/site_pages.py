@@ -44,7 +44,7 @@ SEAMS = {
         "power.prior.disclose",
     ),
     "Solvers of a zone": (
-        "power.solvers.ZoneSolver",
+        "power.problem.ZoneSolver",
         "power.program.ZoneProgram",
         "power.presolve.ReducedProgram",
     ),

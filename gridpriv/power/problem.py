@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from functools import cached_property
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -19,13 +19,44 @@ from gridpriv.power.objective import fixed_cost
 from gridpriv.power.presolve import ReducedProgram, presolve
 from gridpriv.power.program import ZoneProgram
 from gridpriv.power.sensitivity import SOLVER_ERROR, gradient_sensitivity, output_sensitivity
-from gridpriv.power.solvers import OnePoint, ZoneSolver
 from gridpriv.privacy.adjacency import DemandAdjacency
 from gridpriv.privacy.linear import Disclosure
 from gridpriv.privacy.sensitivity import Norm, Sensitivity
 
 if TYPE_CHECKING:
     from gridpriv.power.solvers.clarabel import Certified
+
+
+class ZoneSolver(Protocol):
+    """Solve minimize 1/2 z'(D + [exact] 2B'B) z + linear'z over a zone's feasible set.
+
+    D is the diagonal ``metric``. A solver reuses the parts that do not change between solves.
+    """
+
+    def solve(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
+        """Return the minimizer, or with ``near`` a point near it.
+
+        Raises
+        ------
+        SolverError
+            Where there is no minimizer, or none is found.
+        """
+
+
+class OnePoint:
+    """Solver of a zone whose presolve leaves no variable, and so a single feasible point.
+
+    Such a zone is a bus with a fixed voltage, without generators. Presolve has checked that the
+    point satisfies every constraint.
+    """
+
+    def __init__(self, program: ReducedProgram) -> None:
+        self._point = program.restore(np.zeros(0))
+
+    def solve(self, linear: Floats, metric: Floats, *, near: bool = False) -> Minimiser:
+        """Return the point, whatever the objective."""
+        del linear, metric, near
+        return Minimiser(self._point.copy(), 0, 0)
 
 
 class ZoneProblem:

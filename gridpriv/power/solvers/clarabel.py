@@ -40,8 +40,6 @@ from gridpriv.power.program import Matrix, ZoneProgram
 class ClarabelSolver:
     """Solve a zone with Clarabel; P and q change in place between solves."""
 
-    name = "clarabel"
-
     def __init__(
         self, program: ReducedProgram, *, exact: bool, solver_tolerance: SolverTolerance = "tight"
     ) -> None:

@@ -32,8 +32,6 @@ SAFER: tuple[dict[str, Any], ...] = (
 class IpoptSolver:
     """Solve a zone with Ipopt; the linear and quadratic coefficients are parameters."""
 
-    name = "ipopt"
-
     @interruptible()
     def __init__(self, program: ReducedProgram, *, exact: bool) -> None:
         self._program = program
