@@ -185,9 +185,8 @@ def zone_range(zone: Zone) -> tuple[Floats, Floats]:
     exports.
     """
     case, gens = zone.network.case, zone.gens
-    own = np.zeros(case.n_bus, dtype=bool)
-    own[zone.own] = True
-    ends = own[case.f_bus[zone.branches]].astype(int) + own[case.t_bus[zone.branches]]
+    f_bus, t_bus = case.f_bus[zone.branches], case.t_bus[zone.branches]
+    ends = np.isin(f_bus, zone.own).astype(int) + np.isin(t_bus, zone.own)
     rating = case.rate[zone.branches]
     rating = np.where(rating > 0, rating, np.inf)
     ties = float(rating[ends == 1].sum())

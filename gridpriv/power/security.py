@@ -263,10 +263,8 @@ class Outage:
     def of(before: PreContingency, contingency: Contingency) -> Outage:
         """Return the outage of a contingency."""
         case, (branches, gens) = before.case, contingency.elements(before.case)
-        in_service = np.ones(case.n_gen, dtype=bool)
-        in_service[gens] = False
-        in_service_branches = np.ones(case.n_branch, dtype=bool)
-        in_service_branches[branches] = False
+        in_service = np.isin(np.arange(case.n_gen), gens, invert=True)
+        in_service_branches = np.isin(np.arange(case.n_branch), branches, invert=True)
         island = islands_by(case, in_service_branches) if len(branches) else before.island
         source, held = np.zeros((2, island.max() + 1), dtype=bool)
         source[island[case.gen_bus[in_service & (case.pmax > 0)]]] = True
@@ -286,9 +284,8 @@ def _separated(before: Ints, after: Ints, source: Bools) -> Bools:
     """Return the buses outside the largest part with a source of their former island."""
     size, former = np.bincount(after), np.zeros(after.max() + 1, dtype=np.int64)
     former[after] = before
-    largest = np.zeros(len(size), dtype=bool)
-    largest[last_of_each(former, before.max() + 1, size, source)] = True
-    return np.asarray(~largest[after])
+    largest = last_of_each(former, before.max() + 1, size, source)
+    return np.isin(after, largest, invert=True)
 
 
 def post_contingency(before: PreContingency, outage: Outage) -> AcState:

@@ -159,8 +159,7 @@ class Block:
         fixed = np.zeros(n + len(self._inequality), dtype=bool)
         fixed[:n] = form.low == form.high
         self._border = np.concatenate([border_columns, n + border_rows])
-        shared = np.zeros(n + len(self._inequality), dtype=bool)
-        shared[border_columns] = True
+        shared = np.isin(np.arange(len(low)), border_columns)
         self._has_low = np.isfinite(low) & ~fixed & ~shared
         self._has_high = np.isfinite(high) & ~fixed & ~shared
         self._low, self._high = low, high
@@ -294,8 +293,7 @@ class Block:
         products = np.concatenate(
             [(low * at.z_low)[self._has_low], (high * at.z_high)[self._has_high]]
         )
-        inside = np.zeros(n, dtype=bool)
-        inside[self._own[self._own < n]] = True
+        inside = self._own[self._own < n]
         gradient = np.zeros(len(self._border))
         columns = self._border[self._border < n]
         gradient[: len(columns)] = lagrangian[columns]

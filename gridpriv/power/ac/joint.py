@@ -128,12 +128,11 @@ def tie_ends(case: Case, zones: Sequence[Zone]) -> TieEnds:
     owner = owner_of(case, zones)
     deenergized = deenergized_buses(case)
     crossing = (owner[case.f_bus] != owner[case.t_bus]) & ~deenergized[case.f_bus]
-    edge = np.zeros(case.n_bus, dtype=bool)
-    edge[case.f_bus[crossing]] = edge[case.t_bus[crossing]] = True
+    ends = np.concatenate([case.f_bus[crossing], case.t_bus[crossing]])
+    edge = np.isin(np.arange(case.n_bus), ends)
     island = islands(case)
     last = last_of_each(island, island.max() + 1, case.reference)  # the source's reference bus
-    reference = np.zeros(case.n_bus, dtype=bool)
-    reference[last] = True
+    reference = np.isin(np.arange(case.n_bus), last)
     number, size = np.full((4, case.n_bus), -1), 0
     for kind in range(4):
         buses = np.flatnonzero(edge & ~reference if kind == F else edge)

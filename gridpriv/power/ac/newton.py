@@ -300,8 +300,7 @@ def _ordered(
         np.concatenate([column_node[c] for _, c in terms]),
         n + areas,
     )
-    vm = np.zeros(size, dtype=bool)
-    vm[free : free + n] = True
+    vm = np.isin(np.arange(size), np.arange(free, free + n))
     row_order = np.argsort(place[row_node], kind="stable")
     column_order = np.lexsort((vm, place[column_node]))
     row_place, column_place = np.argsort(row_order), np.argsort(column_order)

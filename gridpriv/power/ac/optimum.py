@@ -318,8 +318,7 @@ def _state(case: Case, live: SubCase, model: AcModel, x: Floats) -> AcState:
     voltage[live.buses] = model.voltage(x)
     qg = np.zeros(case.n_gen)
     qg[live.gens] = x[model.qg]
-    deenergized = np.ones(case.n_bus, bool)
-    deenergized[live.buses] = False
+    deenergized = np.isin(np.arange(case.n_bus), live.buses, invert=True)
     state = AcState.of(case, voltage, whole, (whole.pg, qg), np.zeros(case.n_gen), deenergized)
     balance = case.pd + 1j * case.qd - whole.p_shed - 1j * whole.q_shed + whole.curtailment
     balance += np.abs(voltage) ** 2 * (case.gs - 1j * case.bs)

@@ -244,9 +244,7 @@ def external_equivalent(grid: Lossless, own: Ints, ties: Ints) -> ExternalEquiva
     except np.linalg.LinAlgError:
         return None
     share = response[:k] - through @ response[k:]
-    reached_islands = np.zeros(len(grid.shunt_bus), dtype=bool)
-    reached_islands[grid.island[ends]] = True
-    here = reached_islands[grid.island]
+    here = np.isin(grid.island, grid.island[ends])
     total_range, own_range = (
         grid.generation_range[here].sum(),
         grid.generation_range[own][here[own]].sum(),
