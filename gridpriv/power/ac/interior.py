@@ -20,7 +20,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from gridpriv.core.arrays import Floats, Ints
+from gridpriv.core.arrays import Floats, Ints, sums_at
 from gridpriv.power.ac.block import Block, Blocks, Direction, Merit
 
 FIRST_MU, LEAST_MU = 0.1, 1e-9
@@ -56,10 +56,7 @@ class Border:
 
     def added(self, parts: Sequence[Floats]) -> Floats:
         """Return the sum over blocks of parts of the border, shape (size,)."""
-        total = np.zeros(self.size)
-        for at, part in zip(self.at, parts, strict=True):
-            np.add.at(total, at, part)
-        return total
+        return sums_at(np.concatenate(self.at), np.concatenate(parts), self.size)
 
     def matrix(self, parts: Sequence[Floats]) -> sparse.csc_array:
         """Return the sum over blocks of matrices (k, k)."""

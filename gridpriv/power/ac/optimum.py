@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
+from gridpriv.core.arrays import Bools, Complexes, Floats, Ints, sums_at
 from gridpriv.core.errors import GridprivError, SolverError, check_choice, not_allowed
 from gridpriv.grid.case import Case
 from gridpriv.grid.network import deenergized_buses, islands
@@ -278,8 +278,7 @@ def overloaded(case: Case) -> Bools:
     No AC state serves them.
     """
     rate = np.where(case.rate > 0, case.rate, np.inf)
-    able = np.zeros(case.n_bus)
-    np.add.at(able, np.concatenate([case.f_bus, case.t_bus]), np.concatenate([rate, rate]))
+    able = sums_at(np.concatenate([case.f_bus, case.t_bus]), np.tile(rate, 2), case.n_bus)
     able[case.gen_bus] = np.inf
     able[(case.gs != 0) | (case.bs != 0)] = np.inf
     return np.asarray((np.hypot(case.pd, case.qd) > able) & ~deenergized_buses(case))
