@@ -41,7 +41,7 @@ from gridpriv.core.errors import InputError, SolverError
 from gridpriv.grid.network import branch_admittance, bus_admittance, deenergized_buses, islands
 from gridpriv.grid.scenarios import Contingency
 from gridpriv.power.ac.flow import ac_flow
-from gridpriv.power.ac.model import CURTAILMENT_WEIGHT, NOTIONAL_COST, ac_model
+from gridpriv.power.ac.model import CURTAILMENT_WEIGHT, NOTIONAL_COST, AcModel
 from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.part import SubCase, part_at
 from gridpriv.power.ac.state import AcState, Dispatch, Limit
@@ -288,7 +288,7 @@ def _least_redispatch(live: SubCase, pg: Floats, voll: float) -> Dispatch:
         vmin=np.minimum(case.vmin + MARGIN, case.vmax),
         vmax=np.maximum(case.vmax - MARGIN, case.vmin),
     )
-    model = ac_model(tight)
+    model = AcModel(tight)
     row = model.program.add_sums(pg, pg, (model.pg, 1.0))  # pg = pg0 + up - down
     for sign in (-1.0, 1.0):
         model.program.add_slack(row, sign, 1.0)

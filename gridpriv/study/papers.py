@@ -43,7 +43,7 @@ from gridpriv.grid.case import Case
 from gridpriv.grid.library import load_case, shipped_zoning
 from gridpriv.learning.algorithms.fedspd_dp import total_curves
 from gridpriv.power.ac import optimum as ac_optimum
-from gridpriv.power.ac.model import ac_model
+from gridpriv.power.ac.model import AcModel
 from gridpriv.power.problem import ZoneProblem
 from gridpriv.privacy.accounting import epsilon_of
 from gridpriv.privacy.adjacency import DemandAdjacency
@@ -242,7 +242,7 @@ def _restored(noisy: Case, true: float) -> ac_optimum.AcOptimum | None:
         prices = noisy.base_mva / true * np.concatenate([best.p_price, best.q_price])
         change = np.concatenate([noisy.pd - case.pd, noisy.qd - case.qd])
         planes.append((prices, cost + float(prices @ change)))
-        model = ac_model(ac_optimum.tightened(noisy, ac_optimum.MARGINS[0]))
+        model = AcModel(ac_optimum.tightened(noisy, ac_optimum.MARGINS[0]))
         changes = np.concatenate(ac_optimum.add_changes(model, 2))
         for prices, at_noisy in planes:
             low = -0.5 * FIDELITY if cost < 0.0 and prices is planes[-1][0] else -np.inf

@@ -21,7 +21,7 @@ from gridpriv.core.errors import GridprivWarning, InputError, SolverError
 from gridpriv.grid.library import case_files, load_case
 from gridpriv.grid.matpower import parse_matpower
 from gridpriv.grid.tables import case_from_tables
-from gridpriv.power.ac.model import ac_model
+from gridpriv.power.ac.model import AcModel
 from gridpriv.power.ac.optimum import MARGINS, nearest_served, tightened
 from gridpriv.power.ac.quadratic import QuadraticProgram
 from gridpriv.power.centralized import relax, searched_again
@@ -284,7 +284,7 @@ def test_a_program_solved_before_is_solved_again_in_few_steps():
     case = load_case("case118")
 
     def program(demand):
-        model = ac_model(replace(case, pd=demand * case.pd))
+        model = AcModel(replace(case, pd=demand * case.pd))
         model.add_generation_cost(1.0)
         return model.program
 
@@ -297,7 +297,7 @@ def test_a_program_solved_before_is_solved_again_in_few_steps():
 
 
 def test_a_solution_of_another_shape_or_of_no_use_is_as_good_as_none():
-    program, other = (ac_model(load_case(name)).program for name in ("case14", "case118"))
+    program, other = (AcModel(load_case(name)).program for name in ("case14", "case118"))
     cold = program.solve()
     nowhere = replace(cold, x=np.full_like(cold.x, np.nan))
     for before in (None, other.solve(), nowhere):
@@ -306,7 +306,7 @@ def test_a_solution_of_another_shape_or_of_no_use_is_as_good_as_none():
 
 def test_an_interrupt_within_a_solve_is_not_swallowed():
     """CasADi ends the solve with its own status; the interrupt arrives during a solve."""
-    program = ac_model(load_case("case118")).program
+    program = AcModel(load_case("case118")).program
     for attempt in range(5):
         after = f"sleep {0.1 + 0.013 * attempt}; kill -{signal.SIGINT:d} {os.getpid()}"
         with pytest.raises(KeyboardInterrupt), subprocess.Popen(["sh", "-c", after]):

@@ -29,7 +29,7 @@ from gridpriv.core.arrays import Bools, Complexes, Floats, Ints, last_of_each
 from gridpriv.grid.case import Case
 from gridpriv.grid.network import deenergized_buses, islands, no_load_angles
 from gridpriv.power.ac.block import Block
-from gridpriv.power.ac.model import CURTAILMENT_WEIGHT, REACTIVE_SLACK_WEIGHT, AcModel, ac_model
+from gridpriv.power.ac.model import CURTAILMENT_WEIGHT, REACTIVE_SLACK_WEIGHT, AcModel
 from gridpriv.power.ac.part import SubCase, live_part
 from gridpriv.power.ac.quadratic import QuadraticProgram
 from gridpriv.power.ac.state import BY_BUS, Dispatch
@@ -264,7 +264,7 @@ def zone_block(
     places = np.searchsorted(zone.buses, part.buses)
     reference = np.flatnonzero(ends.reference[places])
     angle = ends.angle[places]
-    model = ac_model(case, own, ties, reference=reference, own_ends=True, angle=angle)
+    model = AcModel(case, own, ties, reference=reference, own_ends=True, angle=angle)
     price = model.add_operating_cost(unit)
     shed_price = voll / price
     model.add_service_cost(shed_price, CURTAILMENT_WEIGHT * shed_price)

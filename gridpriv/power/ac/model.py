@@ -15,8 +15,6 @@ injection at its lower limit may be curtailed: of generators with positive pmin,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints, last_of_each
@@ -36,9 +34,26 @@ NOTIONAL_COST = 50.0
 """$/MWh of generation where losses are minimized, relative to the price of shed load."""
 
 
-@dataclass(frozen=True, eq=False)
-class AcModel:
-    """A program with a grid's AC equations, and the positions of its variables and rows.
+class AcEquations:
+    """A grid's AC equations and limits, and the positions of its variables and rows.
+
+    Parameters
+    ----------
+    case : Case
+        Every island has a bus that is balanced.
+    balanced : (n,) bool, optional
+        Buses whose demand and generators are part of the model: by default all.
+    metered : (m,) bool, optional
+        Further branches whose flows are variables, in addition to rated ones.
+    reference : int array, optional
+        Buses whose angle is 0; by default one of every island.
+    own_ends : bool
+        Leave out voltage bands of buses that are not balanced here, flows at their ends of
+        branches, and the angle limits of branches from them.
+    angle : (n,), optional
+        Voltage angles to start from: by default those of the grid without load.
+    reach : float
+        Bound of active and reactive flows, in multiples of the rating.
 
     Attributes
     ----------
@@ -68,24 +83,134 @@ class AcModel:
         Rows of the squared flows of rated branches.
     """
 
-    case: Case
-    program: QuadraticProgram
-    e: Ints
-    f: Ints
-    pg: Ints
-    qg: Ints
-    cut: Ints
-    loaded: Ints
-    curtailment: Ints
-    curtailable: Ints
-    metered: Ints
-    flow: Ints
-    reference: Ints
-    p_balance: Ints
-    q_balance: Ints
-    owner: Ints
-    band: Ints
-    rating: Ints
+    def __init__(
+        self,
+        case: Case,
+        balanced: Bools | None = None,
+        metered: Bools | None = None,
+        *,
+        reference: Ints | None = None,
+        own_ends: bool = False,
+        angle: Floats | None = None,
+        reach: float = 1.0,
+    ) -> None:
+        self.case, self.program = case, QuadraticProgram()
+        every = np.ones(case.n_bus, bool)
+        balanced = every if balanced is None else balanced
+        self._here = balanced if own_ends else every
+        rated = (case.rate > 0) & np.isfinite(case.rate)
+        self.metered = np.flatnonzero(rated if metered is None else rated | metered)
+        roots = _references(case, balanced)
+        self.reference = roots if reference is None else reference
+        self._add_voltages(no_load_angles(case, roots) if angle is None else angle)
+        self._add_balances(np.flatnonzero(balanced))
+        self._add_unserved(balanced)
+        self._add_flows(reach)
+        self._add_angle_limits()
+        self.owner: Ints = np.concatenate(self.program.owners)
+
+    def _add_voltages(self, angle: Floats) -> None:
+        """Add e and f with the band, from 1 p.u. at these angles; those of references are fixed.
+
+        Their own bounds are wider than the band, so that both are never active together.
+        """
+        case, program, here = self.case, self.program, self._here
+        reach = REACH * case.vmax
+        self.e = program.add_variables(case.n_bus, -reach, reach, np.cos(angle))
+        reach = np.where(np.isin(np.arange(case.n_bus), self.reference), 0.0, reach)
+        self.f = program.add_variables(case.n_bus, -reach, reach, np.sin(angle))
+        low, high = case.vmin[here] ** 2, case.vmax[here] ** 2
+        self.band = program.add_rows(len(low), low, high, np.flatnonzero(here))
+        for part in (self.e[here], self.f[here]):
+            program.add_product(self.band, part, part, 1.0)
+
+    def _add_balances(self, own: Ints) -> None:
+        """Add outputs, and the balances of own buses with demand, outputs and shunts."""
+        case, program = self.case, self.program
+        self.pg, self.qg = (
+            program.add_variables(case.n_gen, low, high, _middle(low, high))
+            for low, high in ((case.pmin, case.pmax), (case.qmin, case.qmax))
+        )
+        p, q = self.p_balance, self.q_balance = np.full((2, case.n_bus), -1)
+        for rows, output, demand in ((p, self.pg, case.pd), (q, self.qg, case.qd)):
+            rows[own] = program.add_rows(len(own), -demand[own], -demand[own], own)
+            program.add_linear(rows[case.gen_bus], output, -1.0)
+        for part in (self.e, self.f):
+            program.add_product(p[own], part[own], part[own], case.gs[own])
+            program.add_product(q[own], part[own], part[own], -case.bs[own])
+
+    def _add_unserved(self, balanced: Bools) -> None:
+        """Add shares of shed demand, and curtailed injection that cannot be reduced to 0."""
+        case, program = self.case, self.program
+        self.loaded = np.flatnonzero(balanced & (case.pd > 0))
+        self.cut = program.add_variables(len(self.loaded), 0.0, 1.0)
+        program.add_linear(self.p_balance[self.loaded], self.cut, -case.pd[self.loaded])
+        program.add_linear(self.q_balance[self.loaded], self.cut, -case.qd[self.loaded])
+        forced = np.bincount(case.gen_bus, np.maximum(case.pmin, 0.0), minlength=case.n_bus)
+        most = np.where(balanced, forced + np.maximum(-case.pd, 0.0), 0.0)
+        self.curtailable = np.flatnonzero(most > 0)
+        largest = most[self.curtailable]
+        self.curtailment = program.add_variables(len(largest), 0.0, largest)
+        program.add_linear(self.p_balance[self.curtailable], self.curtailment, 1.0)
+
+    def _add_flows(self, reach: float) -> None:
+        """Add every branch to the balance of its ends; ``metered`` ones through variables."""
+        case, program, y = self.case, self.program, branch_admittance(self.case)
+        ends = ((case.f_bus, case.t_bus, y.ff, y.ft), (case.t_bus, case.f_bus, y.tt, y.tf))
+        free = np.setdiff1d(np.arange(case.n_branch), self.metered)
+        self.flow = np.full((4, len(self.metered)), -1)
+        limits = []
+        for side, (near, far, own, mutual) in enumerate(ends):
+            inside = self._here[near[self.metered]]
+            current = self.metered[inside]
+            rate = np.where(case.rate > 0, case.rate, np.inf)[current]
+            rated = np.isfinite(rate)
+            p, q = (program.add_variables(len(rate), -reach * rate, reach * rate) for _ in "pq")
+            rows = [program.add_sums(0.0, 0.0, (v, -1.0), owner=near[current]) for v in (p, q)]
+            branch = near, far, own, mutual
+            self._add_flow(rows[0], rows[1], current, *branch)
+            here_balanced = self.p_balance[near[current]] >= 0
+            square, ends_rated = rate[rated] ** 2, near[current][rated]
+            limit = program.add_rows(len(square), -np.inf, square, ends_rated)
+            for balance, part in ((self.p_balance, p), (self.q_balance, q)):
+                place = balance[near[current]][here_balanced]
+                program.add_linear(place, part[here_balanced], 1.0)
+                program.add_product(limit, part[rated], part[rated], 1.0)
+            limits.append(limit)
+            k = free[self.p_balance[near[free]] >= 0]
+            self._add_flow(self.p_balance[near[k]], self.q_balance[near[k]], k, *branch)
+            self.flow[2 * side : 2 * side + 2, inside] = p, q
+        self.rating: Ints = np.concatenate(limits)
+
+    def _add_flow(
+        self, p: Ints, q: Ints, k: Ints, near: Ints, far: Ints, own: Complexes, mutual: Complexes
+    ) -> None:
+        """Add the flow into branches k at their near ends to an active and a reactive row each."""
+        e, f = self.e, self.f
+        for i, j, end, y in (
+            *((part, part, near, own) for part in (e, f)),
+            *((part, part, far, mutual) for part in (e, f)),  # wr
+            (f, e, far, -1j * mutual),  # wi
+            (e, f, far, 1j * mutual),
+        ):
+            self.program.add_product(p, i[near[k]], j[end[k]], y[k].real)
+            self.program.add_product(q, i[near[k]], j[end[k]], -y[k].imag)
+
+    def _add_angle_limits(self) -> None:
+        """Add tan(angmin) wr <= wi <= tan(angmax) wr."""
+        case, program, e, f = self.case, self.program, self.e, self.f
+        for limit, sign in ((case.angmin, 1.0), (case.angmax, -1.0)):
+            k = np.flatnonzero(np.isfinite(limit) & self._here[case.f_bus])
+            i, j, slope = case.f_bus[k], case.t_bus[k], sign * np.tan(limit[k])
+            row = program.add_rows(len(k), 0.0, np.inf, i)
+            program.add_product(row, f[i], e[j], sign)
+            program.add_product(row, e[i], f[j], -sign)
+            program.add_product(row, e[i], e[j], -slope)
+            program.add_product(row, f[i], f[j], -slope)
+
+
+class AcModel(AcEquations):
+    """A grid's AC equations with costs, and the states of their solutions."""
 
     def voltage(self, x: Floats) -> Complexes:
         """Return the complex voltages of a solution."""
@@ -173,66 +298,6 @@ class AcModel:
             program.add_slack(rows, sign, price / (2.0 * size))
 
 
-def ac_model(
-    case: Case,
-    balanced: Bools | None = None,
-    metered: Bools | None = None,
-    *,
-    reference: Ints | None = None,
-    own_ends: bool = False,
-    angle: Floats | None = None,
-    reach: float = 1.0,
-) -> AcModel:
-    """Return the AC equations and limits of a grid, without an objective.
-
-    Parameters
-    ----------
-    case : Case
-        Every island has a bus that is balanced.
-    balanced : (n,) bool, optional
-        Buses whose demand and generators are part of the model: by default all.
-    metered : (m,) bool, optional
-        Further branches whose flows are variables, in addition to rated ones.
-    reference : int array, optional
-        Buses whose angle is 0; by default one of every island.
-    own_ends : bool
-        Leave out voltage bands of buses that are not balanced here, flows at their ends of
-        branches, and the angle limits of branches from them.
-    angle : (n,), optional
-        Voltage angles to start from: by default those of the grid without load.
-    reach : float
-        Bound of active and reactive flows, in multiples of the rating.
-    """
-    balanced = np.ones(case.n_bus, bool) if balanced is None else balanced
-    rated = (case.rate > 0) & np.isfinite(case.rate)
-    positions = np.flatnonzero(rated if metered is None else rated | metered)
-    program = QuadraticProgram()
-    roots = _references(case, balanced)
-    reference = roots if reference is None else reference
-    here = balanced if own_ends else np.ones(case.n_bus, bool)
-    angle = no_load_angles(case, roots) if angle is None else angle
-    e, f, band = _voltages(program, case, reference, here, angle)
-    pg, qg = (
-        program.add_variables(case.n_gen, low, high, _middle(low, high))
-        for low, high in ((case.pmin, case.pmax), (case.qmin, case.qmax))
-    )
-    own = np.flatnonzero(balanced)
-    p_balance, q_balance = np.full(case.n_bus, -1), np.full(case.n_bus, -1)
-    for rows, output, demand in ((p_balance, pg, case.pd), (q_balance, qg, case.qd)):
-        rows[own] = program.add_rows(len(own), -demand[own], -demand[own], own)
-        program.add_linear(rows[case.gen_bus], output, -1.0)
-    for part in (e, f):
-        program.add_product(p_balance[own], part[own], part[own], case.gs[own])
-        program.add_product(q_balance[own], part[own], part[own], -case.bs[own])
-    balance = p_balance, q_balance
-    unserved = _unserved(program, case, balanced, balance)
-    flow, rating = _flows(program, case, (e, f), positions, balance, here, reach)
-    _angle_limits(program, case, (e, f), here)
-    variables = e, f, pg, qg, *unserved, positions, flow, reference
-    owner = np.concatenate(program.owners)
-    return AcModel(case, program, *variables, *balance, owner, band, rating)
-
-
 def _middle(low: Floats, high: Floats) -> Floats:
     """Return the middle of a box; of an open one, its point nearest to 0."""
     closed = np.isfinite(low) & np.isfinite(high)
@@ -243,122 +308,3 @@ def _references(case: Case, balanced: Bools) -> Ints:
     """Return a bus of each island that is balanced here, preferably the source's reference."""
     island = islands(case)
     return last_of_each(island, island.max() + 1, case.reference, balanced)
-
-
-def _voltages(
-    program: QuadraticProgram, case: Case, reference: Ints, here: Bools, angle: Floats
-) -> tuple[Ints, Ints, Ints]:
-    """Add e and f with the band, from 1 p.u. at these angles; those of references are fixed.
-
-    Their own bounds are wider than the band, so that both are never active together.
-    """
-    reach = REACH * case.vmax
-    e = program.add_variables(case.n_bus, -reach, reach, np.cos(angle))
-    reach = np.where(np.isin(np.arange(case.n_bus), reference), 0.0, reach)
-    f = program.add_variables(case.n_bus, -reach, reach, np.sin(angle))
-    low, high = case.vmin[here] ** 2, case.vmax[here] ** 2
-    band = program.add_rows(len(low), low, high, np.flatnonzero(here))
-    for part in (e[here], f[here]):
-        program.add_product(band, part, part, 1.0)
-    return e, f, band
-
-
-def _unserved(
-    program: QuadraticProgram, case: Case, balanced: Bools, balance: tuple[Ints, Ints]
-) -> tuple[Ints, Ints, Ints, Ints]:
-    """Add shares of shed demand, and curtailed injection that cannot be reduced to 0.
-
-    Returns
-    -------
-    cut, loaded, curtailment, curtailable : int arrays
-        As in :class:`AcModel`.
-    """
-    p_balance, q_balance = balance
-    loaded = np.flatnonzero(balanced & (case.pd > 0))
-    cut = program.add_variables(len(loaded), 0.0, 1.0)
-    program.add_linear(p_balance[loaded], cut, -case.pd[loaded])
-    program.add_linear(q_balance[loaded], cut, -case.qd[loaded])
-    forced = np.bincount(case.gen_bus, np.maximum(case.pmin, 0.0), minlength=case.n_bus)
-    most = np.where(balanced, forced + np.maximum(-case.pd, 0.0), 0.0)
-    curtailable = np.flatnonzero(most > 0)
-    curtailment = program.add_variables(len(curtailable), 0.0, most[curtailable])
-    program.add_linear(p_balance[curtailable], curtailment, 1.0)
-    return cut, loaded, curtailment, curtailable
-
-
-def _flows(
-    program: QuadraticProgram,
-    case: Case,
-    voltage: tuple[Ints, Ints],
-    metered: Ints,
-    balance: tuple[Ints, Ints],
-    here: Bools,
-    reach: float,
-) -> tuple[Ints, Ints]:
-    """Add every branch to the balance of its ends; ``metered`` ones through variables."""
-    y = branch_admittance(case)
-    ends = ((case.f_bus, case.t_bus, y.ff, y.ft), (case.t_bus, case.f_bus, y.tt, y.tf))
-    free = np.setdiff1d(np.arange(case.n_branch), metered)
-    p_balance, q_balance = balance
-    flow = np.full((4, len(metered)), -1)
-    limits = []
-    for side, (near, far, own, mutual) in enumerate(ends):
-        branch = (near, far), (own, mutual)
-        inside = here[near[metered]]
-        current = metered[inside]
-        rate = np.where(case.rate > 0, case.rate, np.inf)[current]
-        rated = np.isfinite(rate)
-        p, q = (program.add_variables(len(rate), -reach * rate, reach * rate) for _ in "pq")
-        p_row, q_row = (program.add_sums(0.0, 0.0, (v, -1.0), owner=near[current]) for v in (p, q))
-        _add_flow(program, voltage, (p_row, q_row), current, *branch)
-        here_balanced = p_balance[near[current]] >= 0
-        square, ends_rated = rate[rated] ** 2, near[current][rated]
-        limit = program.add_rows(len(square), -np.inf, square, ends_rated)
-        for ends_balance, part in ((p_balance, p), (q_balance, q)):
-            place = ends_balance[near[current]][here_balanced]
-            program.add_linear(place, part[here_balanced], 1.0)
-            program.add_product(limit, part[rated], part[rated], 1.0)
-        limits.append(limit)
-        k = free[p_balance[near[free]] >= 0]
-        rows = (p_balance[near[k]], q_balance[near[k]])
-        _add_flow(program, voltage, rows, k, *branch)
-        flow[2 * side : 2 * side + 2, inside] = p, q
-    return flow, np.concatenate(limits)
-
-
-def _add_flow(
-    program: QuadraticProgram,
-    voltage: tuple[Ints, Ints],
-    rows: tuple[Ints, Ints],
-    branches: Ints,
-    ends: tuple[Ints, Ints],
-    admittance: tuple[Complexes, Complexes],
-) -> None:
-    """Add the flow into branches at their first ends to an active and a reactive row each."""
-    e, f = voltage
-    p, q = rows
-    near, far = (bus[branches] for bus in ends)
-    own, mutual = (y[branches] for y in admittance)
-    for i, j, end, y in (
-        *((part, part, near, own) for part in voltage),
-        *((part, part, far, mutual) for part in voltage),  # wr
-        (f, e, far, -1j * mutual),  # wi
-        (e, f, far, 1j * mutual),
-    ):
-        program.add_product(p, i[near], j[end], y.real)
-        program.add_product(q, i[near], j[end], -y.imag)
-
-
-def _angle_limits(
-    program: QuadraticProgram, case: Case, voltage: tuple[Ints, Ints], here: Bools
-) -> None:
-    """Add tan(angmin) wr <= wi <= tan(angmax) wr."""
-    e, f = voltage
-    for limit, sign in ((case.angmin, 1.0), (case.angmax, -1.0)):
-        k = np.flatnonzero(np.isfinite(limit) & here[case.f_bus])
-        i, j, slope = case.f_bus[k], case.t_bus[k], sign * np.tan(limit[k])
-        row = program.add_rows(len(k), 0.0, np.inf, i)
-        program.add_product(row, f[i], e[j], sign)
-        program.add_product(row, e[i], f[j], -sign)
-        program.add_product(row, e[i], e[j], -slope)
-        program.add_product(row, f[i], f[j], -slope)

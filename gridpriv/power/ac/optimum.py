@@ -30,7 +30,7 @@ from gridpriv.core.arrays import Bools, Complexes, Floats, Ints, sums_at
 from gridpriv.core.errors import GridprivError, SolverError, check_choice, not_allowed
 from gridpriv.grid.case import Case
 from gridpriv.grid.network import deenergized_buses, islands
-from gridpriv.power.ac.model import CURTAILMENT_WEIGHT, REACTIVE_SLACK_WEIGHT, AcModel, ac_model
+from gridpriv.power.ac.model import CURTAILMENT_WEIGHT, REACTIVE_SLACK_WEIGHT, AcModel
 from gridpriv.power.ac.part import SubCase, part_at
 from gridpriv.power.ac.quadratic import Solved
 from gridpriv.power.ac.state import AcState, Limit
@@ -200,7 +200,7 @@ def acopf(
     if deenergized.all():
         raise not_allowed("case", case.name, "one with a generator that can give active power")
     live = part_at(case, ~deenergized)
-    model = ac_model(live.case)
+    model = AcModel(live.case)
     unit = _add_objective(model, objective, voll)
     if estimated:
         model.add_reactive_slack(REACTIVE_SLACK_WEIGHT * voll / unit)
@@ -436,7 +436,7 @@ def _projected(case: Case, norm: Norm, voltage: Complexes | None) -> tuple[Float
 
     None where Ipopt finds none.
     """
-    model = ac_model(case)
+    model = AcModel(case)
     changes = add_changes(model, norm)
     start = model.program.start
     if voltage is not None:

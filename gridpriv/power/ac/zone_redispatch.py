@@ -29,7 +29,7 @@ import numpy as np
 from gridpriv.core.arrays import Bools, Complexes, Floats, Ints
 from gridpriv.grid.case import Case
 from gridpriv.grid.network import deenergized_buses, islands
-from gridpriv.power.ac.model import CURTAILMENT_WEIGHT, AcModel, ac_model
+from gridpriv.power.ac.model import CURTAILMENT_WEIGHT, AcModel
 from gridpriv.power.ac.part import ExternalEquivalent, SubCase, live_part
 from gridpriv.power.ac.quadratic import Compiled, Solved
 from gridpriv.power.objective import BASE_MVA, Service, cost_unit, has_convex_costs
@@ -288,7 +288,7 @@ def plan_zone(
     if area is None:
         return _deenergized_plan(zone, demand), None
     valuation = boundary.valuation
-    model = ac_model(
+    model = AcModel(
         area.part.case,
         area.own,
         np.isin(np.arange(area.part.case.n_branch), area.ties),
