@@ -251,7 +251,7 @@ def correct(
     voll : float
         Value of lost load in $/MWh.
     """
-    outage = Outage.of(before, contingency)
+    outage = Outage(before, contingency)
     case = outage.case
     deenergized = deenergized_buses(case)
     try:

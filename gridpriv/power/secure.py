@@ -354,7 +354,7 @@ class _PostContingencyStates:
         self._state = cache(self._computed)
 
     def _computed(self, name: str) -> tuple[Outage, StateDerivative] | None:
-        outage = Outage.of(self.before, self._names[name])
+        outage = Outage(self.before, self._names[name])
         try:
             state = post_contingency(self.before, outage)
         except PowerFlowError:

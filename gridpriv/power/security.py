@@ -26,6 +26,7 @@ them. For one branch phi / p_L is 1 / (1 - PTDF), and b A X A_L' phi / p_L are i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -50,7 +51,6 @@ SPLIT = 1e-8
 """1 - PTDF below which an outage splits the grid, up to rounding."""
 
 
-@dataclass(frozen=True, eq=False)
 class DcOutages:
     """A grid's DC power flow around an AC state.
 
@@ -62,18 +62,11 @@ class DcOutages:
         The island of every bus.
     """
 
-    state: AcState
-    dc: DcPowerFlow | None
-    island: Ints
-
-    @staticmethod
-    def of(state: AcState) -> DcOutages:
-        """Return the DC power flow of a grid around an AC state."""
-        try:
-            dc = DcPowerFlow.of(state.case)
-        except RuntimeError:
-            dc = None
-        return DcOutages(state, dc, islands(state.case))
+    def __init__(self, state: AcState) -> None:
+        self.state, self.island = state, islands(state.case)
+        self.dc: DcPowerFlow | None = None
+        with suppress(RuntimeError):
+            self.dc = DcPowerFlow.of(state.case)
 
     def after(self, branches: Ints, gens: Ints) -> Floats | None:
         """Return the estimated apparent power of every branch, p.u.; None if the grid splits.
@@ -219,7 +212,7 @@ class PreContingency:
     @cached_property
     def screening(self) -> DcOutages:
         """Active flows after outages by the DC power flow."""
-        return DcOutages.of(self.state)
+        return DcOutages(self.state)
 
 
 def pre_contingency(case: Case, dispatch: Dispatch, rating: Rating = "C") -> PreContingency:
@@ -237,7 +230,6 @@ def pre_contingency(case: Case, dispatch: Dispatch, rating: Rating = "C") -> Pre
     return PreContingency(state, replace(case, rate=branch_rating(case, rating)), set_points)
 
 
-@dataclass(frozen=True, eq=False)
 class Outage:
     """Failing elements, and the grid without them.
 
@@ -253,31 +245,24 @@ class Outage:
         Buses outside the largest part with generation of their former island; de-energized buses.
     """
 
-    in_service: Bools
-    case: Case
-    island: Ints
-    separated: Bools
-    deenergized: Bools
-
-    @staticmethod
-    def of(before: PreContingency, contingency: Contingency) -> Outage:
-        """Return the outage of a contingency."""
+    def __init__(self, before: PreContingency, contingency: Contingency) -> None:
         case, (branches, gens) = before.case, contingency.elements(before.case)
         in_service = np.isin(np.arange(case.n_gen), gens, invert=True)
         in_service_branches = np.isin(np.arange(case.n_branch), branches, invert=True)
         island = islands_by(case, in_service_branches) if len(branches) else before.island
+        self.island = island
         source, held = np.zeros((2, island.max() + 1), dtype=bool)
         source[island[case.gen_bus[in_service & (case.pmax > 0)]]] = True
         held[island[case.gen_bus[in_service & case.forming]]] = True
         source &= held
-        separated = _separated(before.island, island, source)
+        self.separated = _separated(before.island, island, source)
         demand = np.bincount(island, np.maximum(case.pd - before.state.p_shed, 0.0))
-        without_demand = separated & (demand[island] == 0)
-        deenergized = before.state.deenergized | ~source[island] | without_demand
-        stopped = in_service & deenergized[case.gen_bus]
+        without_demand = self.separated & (demand[island] == 0)
+        self.deenergized = before.state.deenergized | ~source[island] | without_demand
+        stopped = in_service & self.deenergized[case.gen_bus]
         rows = tuple(f"gen:{row}" for row in case.gen_row[stopped].tolist())
-        case_after = case.without(contingency.outages + rows)
-        return Outage(in_service & ~stopped, case_after, island, separated, deenergized)
+        self.case = case.without(contingency.outages + rows)
+        self.in_service = in_service & ~stopped
 
 
 def _separated(before: Ints, after: Ints, source: Bools) -> Bools:
@@ -335,7 +320,7 @@ def _shed(case: Case, dispatch: Dispatch, deficit: Floats, island: Ints) -> Disp
 
 def assess(before: PreContingency, contingency: Contingency) -> PostContingency:
     """Return the loading, violations, islanded and shed demand after a contingency."""
-    outage = Outage.of(before, contingency)
+    outage = Outage(before, contingency)
     served = np.maximum(before.case.pd - before.state.p_shed, 0.0)
     islanded_mw = before.case.base_mva * float(served[outage.separated].sum())
     try:

@@ -661,7 +661,7 @@ def test_the_jacobian_is_what_small_differences_of_the_residual_say(seed: int) -
     point = Point(rng.normal(size=n), rng.uniform(0.8, 1.2, n), rng.normal(size=areas),
                   rng.normal(size=islands))  # fmt: skip
     at = residual(equations, point)
-    jacobian = Jacobian.of(equations)
+    jacobian = Jacobian(equations)
     exact = np.zeros((2 * n + areas, 2 * n + areas))
     filled = jacobian.at(equations, point, at.regulating).toarray()
     exact[jacobian.row_order] = filled[:, jacobian.column_place]
@@ -685,7 +685,7 @@ def test_places_of_a_large_grids_jacobian_are_no_32_bit_numbers() -> None:
         exhausted=np.zeros(1, dtype=bool),
     )  # fmt: skip
     point = Point(np.zeros(n), np.ones(n), np.ones(1), np.zeros(1))
-    jacobian = Jacobian.of(equations)
+    jacobian = Jacobian(equations)
     matrix, row = (
         jacobian.at(equations, point, np.ones(n + 1, bool)),
         np.argsort(jacobian.row_order),

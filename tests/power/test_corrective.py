@@ -86,7 +86,7 @@ def test_redispatch_is_the_least_of_a_second_formulation():
     outside = [c for c in security_analysis(before, contingencies(case, "all")) if not c.secure]
     compared = 0
     for one in outside[:4]:
-        outage = Outage.of(before, one.contingency)
+        outage = Outage(before, one.contingency)
         if outage.deenergized.any():
             continue
         correction = correct(before, one.contingency, zones, 1e4)

@@ -136,7 +136,7 @@ def test_every_single_outage_has_the_state_of_an_independent_power_flow(name):
     case = classic(GRIDS[name]())
     before, compared = analysed(case), 0
     for contingency in contingencies(case, "all"):
-        outage = Outage.of(before, contingency)
+        outage = Outage(before, contingency)
         part = energized_part(outage)
         slack = np.flatnonzero(part.case.reference)
         if splits(outage) or not np.isin(slack, part.case.gen_bus).any():
@@ -161,7 +161,7 @@ def test_generators_take_up_an_outage_in_proportion_to_headroom_within_reactive_
     case = GRIDS[name]()
     before, within = analysed(case), 0
     for contingency in contingencies(case, "all"):
-        outage = Outage.of(before, contingency)
+        outage = Outage(before, contingency)
         try:
             state = post_contingency(before, outage)
         except PowerFlowError:
@@ -218,7 +218,7 @@ def test_loadings_and_voltages_are_those_of_pandapower_after_each_line_outage(na
             continue
         finally:
             net.line.loc[element.index, "in_service"] = True
-        state = post_contingency(before, Outage.of(before, contingency))
+        state = post_contingency(before, Outage(before, contingency))
         for bus, number in link.bus.items():
             if np.isfinite(net.res_bus.vm_pu[bus]):
                 vm = state.vm[case.index_of[number]]
@@ -254,7 +254,7 @@ def test_an_island_sheds_what_its_generators_cannot_give_at_constant_power_facto
     outcome = assess(before, single("branch:1"))  # 2 and 3 are left with 0.15 for 0.5
     assert outcome.shed_mw == pytest.approx(35.0, abs=1e-3)
     assert outcome.islanded_mw == pytest.approx(10.0)  # bus 1 is the smaller part
-    state = post_contingency(before, Outage.of(before, single("branch:1")))
+    state = post_contingency(before, Outage(before, single("branch:1")))
     assert state.p_shed == pytest.approx([0.0, 0.21, 0.14], abs=1e-5)
     assert state.q_shed == pytest.approx([0.0, 0.021, 0.028], abs=1e-6)
     assert state.pg == pytest.approx([0.1, 0.15], abs=1e-6)
@@ -281,7 +281,7 @@ def test_an_island_without_generation_or_demand_is_de_energized():
     outcome = assess(analysed(alone), single("branch:2"))
     assert (outcome.islanded_mw, outcome.shed_mw) == pytest.approx((20.0, 20.0))
     unused = replace(case, pd=np.array([0.1, 0.3, 0.0]), pg=np.array([0.3, 0.1]))
-    state = post_contingency(before := analysed(unused), Outage.of(before, single("branch:2")))
+    state = post_contingency(before := analysed(unused), Outage(before, single("branch:2")))
     assert state.deenergized.tolist() == [False, False, True] and state.vm[2] == 0.0
     assert state.pg == pytest.approx([0.4]) and state.shed_mw == 0.0
 
@@ -293,7 +293,7 @@ def test_a_transformer_outage_leaves_the_grid_that_fed_it_with_less_load(degrees
     small = {"x": np.array([0.1, 1.0]), "shift": np.array([0.0, np.deg2rad(degrees)])}
     fed = replace(case, pmax=np.array([1.0, 0.0]), pg=np.array([0.6, 0.0]), **small)
     before = analysed(fed)
-    state = post_contingency(before, Outage.of(before, single("branch:2")))
+    state = post_contingency(before, Outage(before, single("branch:2")))
     # r = 0, x = 0.1, v_1 = 1: the line carries 0.3 + 0.03j to bus 2 alone
     v2 = np.roots([1.0, 0.0, 2 * 0.1 * 0.03 - 1.0, 0.0, 0.1**2 * (0.3**2 + 0.03**2)]).max()
     assert state.vm == pytest.approx([1.0, v2.real, 0.0], abs=1e-6)
@@ -334,7 +334,7 @@ def test_worst_loading_is_by_the_emergency_rating_and_ranks_first():
     assert rows[0].contingency.name == "branch:1"
     assert rows[0].worst_branch == "1-2"
     reactive = (
-        post_contingency(before := analysed(case), Outage.of(before, single("branch:1")))
+        post_contingency(before := analysed(case), Outage(before, single("branch:1")))
         .s_from[1]
         .imag
     )
@@ -361,7 +361,7 @@ def test_a_grid_whose_reactances_cancel_is_not_screened():
     f, t, x = case.f_bus.copy(), case.t_bus.copy(), case.x.copy()
     f[19], t[19], x[19] = f[13], t[13], -x[13]  # beside the only branch of bus 8
     twice = replace(case, f_bus=f, t_bus=t, x=x, tap=np.ones(case.n_branch))
-    screening = DcOutages.of(replace(before.state, case=twice))
+    screening = DcOutages(replace(before.state, case=twice))
     assert screening.after(np.array([0]), np.array([], int)) is None
 
 
@@ -377,9 +377,8 @@ def test_the_screening_is_the_dc_power_flow_without_the_elements():
     flow = rng.normal(size=case.n_bus)
     flow -= flow.mean()
     start = dc_flows(case, flow, np.ones(case.n_branch))
-    screening = replace(
-        before.screening, state=replace(before.state, s_from=start + 0j, s_to=-start + 0j)
-    )
+    state = replace(before.state, s_from=start + 0j, s_to=-start + 0j)
+    screening = DcOutages(state)
     compared = 0
     for contingency in listed:
         branches, gens = contingency.elements(case)

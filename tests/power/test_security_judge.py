@@ -47,7 +47,7 @@ def compared(case, dispatch, kind):
     reference = judged(case, before.state, before.dispatch.vm, listed)
     both, different = 0, []
     for item in security_analysis(before, listed):
-        name, outside = item.contingency.name, Outage.of(before, item.contingency)
+        name, outside = item.contingency.name, Outage(before, item.contingency)
         limits = {
             (v.kind, v.element): (v.value, v.bound) for v in item.violations if v.kind in JUDGED
         }
@@ -104,7 +104,7 @@ def problem(name, zoning, kind="all", listed=None):
 def test_the_derivatives_of_a_state_after_an_outage_are_its_differences():
     case = load_case("case14")
     before = pre_contingency(case, optimum(case))
-    outage = Outage.of(before, Contingency("line", "branch", ("branch:3",)))
+    outage = Outage(before, Contingency("line", "branch", ("branch:3",)))
     state = post_contingency(before, outage)
     linear = StateDerivative(state, before.dispatch.vm)
     for element in (4, 10, 14):
@@ -155,7 +155,7 @@ def test_the_preventive_plan_of_case118_is_secure_by_pypowsybl():
     islanding = {c.contingency.name for c in plan.contingencies if c.shed_mw > 0.01}
     passed = judged(before.case, before.state, before.dispatch.vm, inputs.listed)
     for name, limits in passed.items():
-        outside = Outage.of(before, next(c for c in inputs.listed if c.name == name)).separated
+        outside = Outage(before, next(c for c in inputs.listed if c.name == name)).separated
         for (_, element), (value, bound) in (limits or {}).items():
             lone = element in set(case.bus_id[outside].tolist())
             assert lone or abs(value - bound) < 1e-3 * bound, (name, element)

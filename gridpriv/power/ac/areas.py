@@ -194,7 +194,7 @@ def _pattern(case: Case, area_of: bytes) -> Jacobian:
     areas = np.frombuffer(area_of, dtype=np.int64)
     nothing = Dispatch(np.zeros(case.n_gen), np.ones(case.n_bus), *np.zeros((4, case.n_bus)))
     schedule = Schedule(areas, np.zeros(areas.max() + 1))
-    return Jacobian.of(AreaGrid.of(case, nothing, schedule).equations)
+    return Jacobian(AreaGrid.of(case, nothing, schedule).equations)
 
 
 def _shares(room: Floats, group: Ints, groups: int) -> Floats:

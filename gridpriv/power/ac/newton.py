@@ -170,50 +170,31 @@ def residual(equations: FlowEquations, point: Point) -> Residual:
     return Residual(np.concatenate([active, generated - limited, area]), regulating)
 
 
-@dataclass(frozen=True, eq=False)
 class Jacobian:
     """Pattern of the derivative of the residual by (va except at references, vm, alpha, delta).
 
-    It does not depend on limits or injections.
+    It is the same for equations of other limits or injections.
     Row k of the result of :meth:`at` is equation ``row_order[k]``, and unknown c has the column
     ``column_place[c]``.
     """
 
-    row: Ints
-    column: Ints
-    own: Bools
-    area: Ints
-    metered: Ints
-    weight: Floats
-    turning: Bools
-    up: sparse.coo_array
-    down: sparse.coo_array
-    bias: sparse.coo_array
-    slack: sparse.coo_array
-    slot: Ints
-    indices: Ints
-    indptr: Ints
-    row_order: Ints
-    column_place: Ints
-
-    @staticmethod
-    def of(equations: FlowEquations) -> Jacobian:
-        """Return the pattern of some equations."""
+    def __init__(self, equations: FlowEquations) -> None:
         n, (areas, islands) = len(equations.p), equations.bias.shape
         y, up, down, bias, slack = (
             getattr(equations, name).tocoo() for name in ("injected", "up", "down", "bias", "slack")
         )
+        self.up, self.down, self.bias, self.slack = up, down, bias, slack
         rows = np.arange(len(equations.at))
-        row = np.concatenate([y.row, rows])
-        column = np.concatenate([y.col, equations.at])
-        own = np.concatenate([np.zeros(len(y.data), bool), np.ones(len(rows), bool)])
-        area, metered, weight = _metered(equations.tie_area, row, n)
+        row = self.row = np.concatenate([y.row, rows])
+        column = self.column = np.concatenate([y.col, equations.at])
+        self.own = np.repeat([False, True], [len(y.data), len(rows)])
+        self.area, self.metered, self.weight = _metered(equations.tie_area, row, n)
         at_bus = row < n
         turns = ~equations.reference
         angle, free = np.cumsum(turns) - 1, turns.sum()
-        power = np.concatenate([row[at_bus], n + row[at_bus], area])
-        by = np.concatenate([column[at_bus], column[at_bus], column[metered]])
-        turning = turns[by]
+        power = np.concatenate([row[at_bus], n + row[at_bus], self.area])
+        by = np.concatenate([column[at_bus], column[at_bus], column[self.metered]])
+        turning = self.turning = turns[by]
         alpha, delta = free + n, free + n + areas
         terms = [  # row and column of each; terms at the same place are added
             (power[turning], angle[by[turning]]),
@@ -225,9 +206,8 @@ class Jacobian:
             (slack.row, delta + slack.col),
             (2 * n + np.arange(areas), alpha + np.arange(areas)),
         ]
-        ordered = _ordered(terms, turns, areas, islands)
-        voltages = row, column, own, area, metered, weight, turning
-        return Jacobian(*voltages, up, down, bias, slack, *ordered)
+        self.slot, self.indices, self.indptr, *orders = _ordered(terms, turns, areas, islands)
+        self.row_order, self.column_place = orders
 
     def at(self, equations: FlowEquations, point: Point, regulating: Bools) -> sparse.csc_array:
         """Return the derivative of equations of this pattern at a point.

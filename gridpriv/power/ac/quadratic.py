@@ -356,14 +356,16 @@ def _each(value: Floats | float, place: Ints) -> Floats:
 PATTERN = ("row", "i", "j", "line", "column")
 
 
-@dataclass(frozen=True, eq=False)
 class Compiled:
     """Ipopt for all programs of a pattern, with exact derivatives; their numbers are parameters.
 
-    Attributes
+    Parameters
     ----------
     form : QuadraticForm
         A program of the pattern.
+
+    Attributes
+    ----------
     slots : tuple of int arrays
         Positions of the form's numbers among the nonzeros of four matrices: coefficients of x in
         the Jacobian, its constants, coefficients of the multipliers in the Hessian, its constants.
@@ -373,16 +375,8 @@ class Compiled:
         CasADi's symbols and functions.
     """
 
-    form: QuadraticForm
-    slots: tuple[Ints, ...]
-    counts: tuple[int, ...]
-    problem: dict[str, Any]
-    derivatives: dict[str, Any]
-    solvers: dict[str, Any] = field(default_factory=dict)
-
-    @staticmethod
-    def of(form: QuadraticForm) -> Compiled:
-        """Return the programs of a form's pattern."""
+    def __init__(self, form: QuadraticForm) -> None:
+        self.form, self.solvers = form, dict[str, Any]()
         n, m, quadratic = form.columns, form.rows, len(form.row)
         rows, columns = form.places
         i, j, own = form.i, form.j, np.arange(n)
@@ -390,8 +384,8 @@ class Compiled:
         turn, turning = _pattern((slope.nnz(), n), at[: 2 * quadratic], np.r_[j, i])
         curve, place = _pattern((n, n), np.r_[np.minimum(i, j), own], np.r_[np.maximum(i, j), own])
         bend, bending = _pattern((curve.nnz(), m), place[:quadratic], form.row)
-        counts = (turn.nnz(), slope.nnz(), bend.nnz(), curve.nnz())
-        ends = np.cumsum([0, *counts, n, n]).tolist()
+        self.counts = (turn.nnz(), slope.nnz(), bend.nnz(), curve.nnz())
+        ends = np.cumsum([0, *self.counts, n, n]).tolist()
         x, p = casadi.MX.sym("x", n), casadi.MX.sym("p", ends[-1])
         by_x, fixed, by_multiplier, cost, linear, square = casadi.vertsplit(p, ends)
         sigma, multiplier = casadi.MX.sym("sigma"), casadi.MX.sym("multiplier", m)
@@ -403,13 +397,13 @@ class Compiled:
         f, g = casadi.dot(gradient + linear, x) / 2, casadi.mtimes(jacobian + fixed, x) / 2
         turned = casadi.mtimes(casadi.MX(bend, by_multiplier), multiplier) + sigma * cost
         hessian, arguments = casadi.MX(curve, turned), [x, p, sigma, multiplier]
-        derivatives = {
+        self.derivatives = {
             "grad_f": casadi.Function("grad_f", [x, p], [f, gradient]),
             "jac_g": casadi.Function("jac_g", [x, p], [g, jacobian]),
             "hess_lag": casadi.Function("hess_lag", arguments, [hessian]),
         }
-        slots = turning, at[2 * quadratic :], bending, place[quadratic:]
-        return Compiled(form, slots, counts, {"x": x, "p": p, "f": f, "g": g}, derivatives)
+        self.slots = turning, at[2 * quadratic :], bending, place[quadratic:]
+        self.problem = {"x": x, "p": p, "f": f, "g": g}
 
     def fits(self, form: QuadraticForm) -> bool:
         """Return True for a program of the pattern."""
@@ -439,7 +433,7 @@ SMALL = 1000
 def _compiled(form: QuadraticForm) -> Compiled:
     """Return the programs of a form's pattern; small ones are compiled once in a thread."""
     if form.columns > SMALL:
-        return Compiled.of(form)
+        return Compiled(form)
     pattern = (getattr(form, name).astype(np.int64, copy=False).tobytes() for name in PATTERN)
     return _small(get_ident(), form.rows, form.columns, *pattern)
 
@@ -449,7 +443,7 @@ def _small(thread: int, rows: int, columns: int, *pattern: bytes) -> Compiled:  
     row, i, j, line, column = (np.frombuffer(part, np.int64) for part in pattern)
     variables, sides = np.zeros((2, columns)), np.zeros((2, rows))
     terms: list[Any] = [line, column, np.zeros(len(line)), row, i, j, np.zeros(len(row))]
-    return Compiled.of(QuadraticForm(*variables, *sides, *terms, *variables))
+    return Compiled(QuadraticForm(*variables, *sides, *terms, *variables))
 
 
 def _pattern(shape: tuple[int, int], row: Ints, column: Ints) -> tuple[Any, Ints]:
