@@ -53,7 +53,7 @@ import clarabel
 import numpy as np
 from scipy import sparse
 
-from gridpriv.core.arrays import Complexes, Floats, Ints
+from gridpriv.core.arrays import Floats
 from gridpriv.core.errors import SolverError
 from gridpriv.power.program import Columns, Matrix, Rows, ZoneProgram, cone_rows, stacked, term_rows
 from gridpriv.power.solvers.clarabel import conic_rows
@@ -189,15 +189,15 @@ def solve_conic(program: ZoneProgram, demand: Floats, slack: Slack) -> ConicSolu
     SolverError
         If no scaling ends as solved or infeasible; the last status is named.
     """
-    form = _form(program, demand, slack)
+    form = _Form(program, demand, slack)
     best: ConicSolution | None = None
     status = ""
     for scaling in SCALINGS:
-        solve = _solve(form, scaling)
-        status = str(solve.status)
+        result = form.solve(scaling)
+        status = str(result.status)
         if status not in ("Solved", "AlmostSolved", *INFEASIBLE):
             continue
-        solution = _solution(program, demand, form, solve, scaling)
+        solution = form.solution(result, scaling)
         if status in INFEASIBLE or (status == "Solved" and solution.within(GOOD_ERROR)):
             return solution
         if best is None or solution.within(best.error):
@@ -220,66 +220,87 @@ def solve_conic(program: ZoneProgram, demand: Floats, slack: Slack) -> ConicSolu
     raise SolverError(tried)
 
 
-@dataclass(frozen=True, eq=False)
 class _Form:
     """1/2 x'Px + q'x, A x + slack = b in the cones, with (z, s) = expand x.
 
     ``row_scale`` multiplied the first rows, those of the balance and of Ohm's law.
     """
 
-    quadratic: Matrix
-    linear: Floats
-    rows: Matrix
-    offset: Floats
-    cones: list[Any]
-    expand: Matrix
-    row_scale: Floats
+    def __init__(self, program: ZoneProgram, demand: Floats, slack: Slack) -> None:
+        inside, limits, cones = conic_rows(program)
+        missing, zone, at = len(slack.linear), program.zone, Columns(program.zone)
+        products = 4 * len(zone.pairs)  # rows of the voltage products' cones, the last
+        n_scaled = len(limits) - products
+        pairs = _Pairs(zone, at)
+        voltages = pairs.voltages(program.size)
+        variables = _variables(program, at, pairs) @ voltages
+        expand = Matrix(sparse.block_diag([variables, sparse.eye_array(missing)]))
+        self.program, self.demand, self.expand = program, demand, expand
+        rows = sparse.vstack([program.imbalance, program.a_eq, inside[:n_scaled]])
+        shortage = sparse.vstack(
+            [-slack.columns, Matrix((rows.shape[0] - len(demand), missing))], format="csr"
+        )
+        rows = Matrix(sparse.hstack([rows, shortage], format="csr") @ expand)
+        offset = np.concatenate([-demand, program.b_eq, limits[:n_scaled]])
+        largest = abs(rows).max(axis=1).toarray().ravel()
+        scale = 1.0 / np.where(
+            largest >= SHORT, largest, 1.0
+        )  # keeps a bound on wi of a short pair
+        thermal = program.cone_sizes[: len(program.cone_sizes) - len(zone.pairs)]
+        if len(thermal):  # one scale for all rows of a limit
+            heads = len(scale) - int(thermal.sum()) + np.cumsum(thermal) - thermal
+            scale[heads[0] :] = np.repeat(1.0 / offset[heads], thermal)
+        cone, _ = stacked([_products(at, pairs)], at.size)
+        blocks = [
+            Matrix(sparse.diags_array(scale) @ rows),
+            sparse.hstack([-cone @ voltages, Matrix((products, missing))]),
+        ]
+        offsets = [scale * offset, np.zeros(products)]
+        cones = [clarabel.ZeroConeT(len(demand) + len(program.b_eq)), *cones]
+        if slack.most is not None:
+            eye = sparse.eye_array(missing)
+            none = Matrix((2 * missing, program.size))
+            blocks.append(sparse.hstack([none, sparse.vstack([eye, -eye])]))
+            offsets += [slack.most, np.zeros(missing)]
+            cones.append(clarabel.NonnegativeConeT(2 * missing))
+        square = np.concatenate([program.cost_square, slack.square])
+        self.quadratic = Matrix(expand.T @ sparse.diags_array(square) @ expand)
+        self.linear = expand.T @ np.concatenate([program.cost_linear, slack.linear])
+        self.rows = Matrix(sparse.vstack(blocks, format="csr"))
+        self.offset, self.cones = np.concatenate(offsets), cones
+        self.row_scale = scale[: len(demand) + len(program.b_eq)]
 
+    def solve(self, scaling: Scaling) -> Any:
+        """Return Clarabel's result."""
+        factor = scaling.objective
+        settings = clarabel.DefaultSettings()
+        settings.verbose = False
+        settings.max_threads = 1
+        settings.max_iter = MOST_ITERATIONS
+        settings.equilibrate_enable = scaling.equilibrate
+        settings.tol_feas = scaling.feasibility
+        settings.tol_gap_rel = settings.tol_gap_abs = scaling.gap
+        objective = sparse.csc_matrix(factor * self.quadratic), factor * self.linear
+        limits = sparse.csc_matrix(self.rows), self.offset, self.cones
+        return clarabel.DefaultSolver(*objective, *limits, settings).solve()
 
-def _form(program: ZoneProgram, demand: Floats, slack: Slack) -> _Form:
-    inside, limits, cones = conic_rows(program)
-    missing, zone, at = len(slack.linear), program.zone, Columns(program.zone)
-    products = 4 * len(zone.pairs)  # rows of the voltage products' cones, the last
-    n_scaled = len(limits) - products
-    pairs = _Pairs.of(zone, at)
-    voltages = pairs.voltages(program.size)
-    variables = _variables(program, at, pairs) @ voltages
-    expand = Matrix(sparse.block_diag([variables, sparse.eye_array(missing)]))
-    rows = sparse.vstack([program.imbalance, program.a_eq, inside[:n_scaled]])
-    shortage = sparse.vstack(
-        [-slack.columns, Matrix((rows.shape[0] - len(demand), missing))], format="csr"
-    )
-    rows = Matrix(sparse.hstack([rows, shortage], format="csr") @ expand)
-    offset = np.concatenate([-demand, program.b_eq, limits[:n_scaled]])
-    largest = abs(rows).max(axis=1).toarray().ravel()
-    scale = 1.0 / np.where(largest >= SHORT, largest, 1.0)  # keeps a bound on wi of a short pair
-    thermal = program.cone_sizes[: len(program.cone_sizes) - len(zone.pairs)]
-    if len(thermal):  # one scale for all rows of a limit
-        heads = len(scale) - int(thermal.sum()) + np.cumsum(thermal) - thermal
-        scale[heads[0] :] = np.repeat(1.0 / offset[heads], thermal)
-    cone, _ = stacked([_products(at, pairs)], at.size)
-    blocks = [
-        Matrix(sparse.diags_array(scale) @ rows),
-        sparse.hstack([-cone @ voltages, Matrix((products, missing))]),
-    ]
-    offsets = [scale * offset, np.zeros(products)]
-    cones = [clarabel.ZeroConeT(len(demand) + len(program.b_eq)), *cones]
-    if slack.most is not None:
-        eye = sparse.eye_array(missing)
-        none = Matrix((2 * missing, program.size))
-        blocks.append(sparse.hstack([none, sparse.vstack([eye, -eye])]))
-        offsets += [slack.most, np.zeros(missing)]
-        cones.append(clarabel.NonnegativeConeT(2 * missing))
-    square = np.concatenate([program.cost_square, slack.square])
-    return _Form(
-        quadratic=Matrix(expand.T @ sparse.diags_array(square) @ expand),
-        linear=expand.T @ np.concatenate([program.cost_linear, slack.linear]),
-        rows=Matrix(sparse.vstack(blocks, format="csr")),
-        offset=np.concatenate(offsets),
-        cones=cones,
-        expand=expand,
-        row_scale=scale[: len(demand) + len(program.b_eq)],
-    )
+    def solution(self, result: Any, scaling: Scaling) -> ConicSolution:
+        """Undo the scaling. The dual y of the row Bz = -d is the derivative of the value by d."""
+        x, y, scale = np.asarray(result.x), np.asarray(result.z) / scaling.objective, self.row_scale
+        residual = self.rows @ x + np.asarray(result.s) - self.offset
+        gradient = self.quadratic @ x + self.linear + self.rows.T @ y
+        value = float(result.obj_val) / scaling.objective
+        error = float(np.abs(y) @ np.abs(residual) + np.abs(x) @ np.abs(gradient))
+        z = (self.expand @ x)[: self.program.size]
+        return ConicSolution(
+            z=z,
+            imbalance=np.asarray(self.program.imbalance @ z + self.demand),
+            price=(scale * y[: len(scale)])[: len(self.demand)],
+            value=value,
+            error=error / max(abs(value), 1.0),
+            largest_residual=float(np.abs(residual[: len(scale)] / scale).max()),
+            status="Infeasible" if str(result.status) in INFEASIBLE else "Solved",
+        )
 
 
 def _rates(zone: Zone) -> Floats:
@@ -293,7 +314,6 @@ def _rates(zone: Zone) -> Floats:
     return np.asarray(np.where(limited, np.minimum(rate, LARGEST_RATE), 1.0))
 
 
-@dataclass(frozen=True, eq=False)
 class _Pairs:
     """Voltage scale of a zone's pairs (i, j).
 
@@ -307,14 +327,8 @@ class _Pairs:
         tau of short pairs, 1 of others.
     """
 
-    i: Ints
-    j: Ints
-    spread: Floats
-    ratio: Complexes
-
-    @staticmethod
-    def of(zone: Zone, at: Columns) -> _Pairs:
-        """Return the pairs of a zone; the weakest branch of a pair sets its gamma."""
+    def __init__(self, zone: Zone, at: Columns) -> None:
+        # the weakest branch of a pair sets its gamma
         network, case, k = zone.network, zone.network.case, zone.branches
         across = np.hypot(case.r[k], case.x[k]) * _rates(zone)
         weakest_last = np.argsort(-across, kind="stable")
@@ -326,12 +340,9 @@ class _Pairs:
         passive = np.ones(len(spread), bool)
         passive[pair] = (case.r[k] >= 0.0)[weakest_last]
         short = passive & (spread < SHORT)  # a source of power, r < 0, is bounded by |V_i - V_j|
-        return _Pairs(
-            i=at("w", network.pair_i[zone.pairs]),
-            j=at("w", network.pair_j[zone.pairs]),
-            spread=np.where(short, spread, np.clip(spread, SMALLEST_SPREAD, LARGEST_SPREAD)),
-            ratio=np.where(short, ratio, 1.0),
-        )
+        self.i, self.j = (at("w", ends[zone.pairs]) for ends in (network.pair_i, network.pair_j))
+        self.spread = np.where(short, spread, np.clip(spread, SMALLEST_SPREAD, LARGEST_SPREAD))
+        self.ratio = np.where(short, ratio, 1.0)
 
     @cached_property
     def square(self) -> Floats:
@@ -405,39 +416,4 @@ def _products(at: Columns, pairs: _Pairs) -> Rows:
         term_rows(zero, (pairs.i, half * own), (pairs.j, half), (u, -1.0 - quarter)),
         term_rows(zero, (pairs.i, steep * own), (pairs.j, -steep), (u, zero)),
         term_rows(zero, (v, ones), (v, ones), (u, zero)),
-    )
-
-
-def _solve(form: _Form, scaling: Scaling) -> Any:
-    factor = scaling.objective
-    settings = clarabel.DefaultSettings()
-    settings.verbose = False
-    settings.max_threads = 1
-    settings.max_iter = MOST_ITERATIONS
-    settings.equilibrate_enable = scaling.equilibrate
-    settings.tol_feas = scaling.feasibility
-    settings.tol_gap_rel = settings.tol_gap_abs = scaling.gap
-    objective = sparse.csc_matrix(factor * form.quadratic), factor * form.linear
-    limits = sparse.csc_matrix(form.rows), form.offset, form.cones
-    return clarabel.DefaultSolver(*objective, *limits, settings).solve()
-
-
-def _solution(
-    program: ZoneProgram, demand: Floats, form: _Form, result: Any, scaling: Scaling
-) -> ConicSolution:
-    """Undo the scaling. The dual y of the row Bz = -d is the derivative of the value by d."""
-    x, y = np.asarray(result.x), np.asarray(result.z) / scaling.objective
-    residual = form.rows @ x + np.asarray(result.s) - form.offset
-    gradient = form.quadratic @ x + form.linear + form.rows.T @ y
-    value = float(result.obj_val) / scaling.objective
-    error = float(np.abs(y) @ np.abs(residual) + np.abs(x) @ np.abs(gradient))
-    z = (form.expand @ x)[: program.size]
-    return ConicSolution(
-        z=z,
-        imbalance=np.asarray(program.imbalance @ z + demand),
-        price=(form.row_scale * y[: len(form.row_scale)])[: len(demand)],
-        value=value,
-        error=error / max(abs(value), 1.0),
-        largest_residual=float(np.abs(residual[: len(form.row_scale)] / form.row_scale).max()),
-        status="Infeasible" if str(result.status) in INFEASIBLE else "Solved",
     )
