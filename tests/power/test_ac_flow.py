@@ -156,7 +156,7 @@ def test_a_grid_without_a_dc_power_flow_starts_elsewhere_and_warns_of_nothing():
     dispatch = dispatch_of(case)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        starts = list(_starts(AreaGrid.of(case, dispatch, Schedule(np.zeros(2, int), np.zeros(1)))))
+        starts = list(_starts(AreaGrid(case, dispatch, Schedule(np.zeros(2, int), np.zeros(1)))))
         state = ac_flow(case, dispatch)
     assert len(starts) == 2 and np.isfinite(starts).all()
     assert balance(case, state) < 1e-8

@@ -7,6 +7,7 @@ balances the rest (``slack``).
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -59,34 +60,20 @@ class AreaPowerFlow:
         return np.where(self.exhausted, self.solution.delta, 0.0)
 
 
-@dataclass(frozen=True, eq=False)
 class AreaGrid:
     """A grid of islands with generation, its dispatch and its areas (a zone's part of an island).
 
     ``up`` and ``down`` are the generators' shares of their area's alpha, which add up to 1 whatever
     the headroom: otherwise Newton's method fails where there is little on one side. ``most`` and
-    ``least`` are alpha's limits.
+    ``least`` are alpha's limits. ``island`` and ``area_of`` are those of every bus, ``reference``
+    a bus of every island, and ``area_island`` the island of every area.
     """
 
-    case: Case
-    dispatch: Dispatch
-    island: Ints
-    reference: Ints
-    area_of: Ints
-    area_island: Ints
-    interchange: Floats
-    admittance: sparse.csr_array
-    up: Floats
-    down: Floats
-    most: Floats
-    least: Floats
-    bias: Floats
-
-    @staticmethod
-    def of(case: Case, dispatch: Dispatch, schedule: Schedule) -> AreaGrid:
-        """Return the areas of a schedule on a case, and their limits at a dispatch."""
+    def __init__(self, case: Case, dispatch: Dispatch, schedule: Schedule) -> None:
+        self.case, self.dispatch = case, dispatch
         zone_of = schedule.zone_of.astype(np.int64, copy=False).tobytes()
-        island, reference, areas, area_of, admittance = _places(case, zone_of)
+        self.island, self.reference, areas, area_of, self.admittance = _places(case, zone_of)
+        self.area_of, self.area_island = area_of, areas[:, 0]
         gen_area, count = area_of[case.gen_bus], len(areas)
         upward = np.maximum(case.pmax - dispatch.pg, 0.0)
         downward = np.maximum(dispatch.pg - case.pmin, 0.0)
@@ -96,12 +83,11 @@ class AreaGrid:
         )
         up, down = (_shares(room, gen_area, count) for room in (upward, downward))
         # an area without headroom on one side would regulate there by its other generators
-        up, down = np.where(most[gen_area] > 0, up, down), np.where(least[gen_area] > 0, down, up)
-        places = island, reference, area_of, areas[:, 0]
-        interchange = _area_interchange(schedule, areas, area_of, case)
-        bias = _bias(most, least, areas[:, 0], island.max() + 1)
-        parameters = interchange, admittance, up, down, most, -least, bias
-        return AreaGrid(case, dispatch, *places, *parameters)
+        self.up = np.where(most[gen_area] > 0, up, down)
+        self.down = np.where(least[gen_area] > 0, down, up)
+        self.most, self.least = most, -least
+        self.interchange = _area_interchange(schedule, areas, area_of, case)
+        self.bias = _bias(most, least, self.area_island, self.island.max() + 1)
 
     @cached_property
     def equations(self) -> FlowEquations:
@@ -160,8 +146,8 @@ class AreaGrid:
 
     def _with(self, **limits: Any) -> AreaGrid:
         """Return the grid with other limits, on which its equations do not depend."""
-        grid = replace(self, **limits)
-        vars(grid).update(equations=self.equations, jacobian=self.jacobian)
+        grid = copy(self)
+        vars(grid).update(limits, equations=self.equations, jacobian=self.jacobian)
         return grid
 
     def regulation(self, area_flow: AreaPowerFlow) -> Floats:
@@ -194,7 +180,7 @@ def _pattern(case: Case, area_of: bytes) -> Jacobian:
     areas = np.frombuffer(area_of, dtype=np.int64)
     nothing = Dispatch(np.zeros(case.n_gen), np.ones(case.n_bus), *np.zeros((4, case.n_bus)))
     schedule = Schedule(areas, np.zeros(areas.max() + 1))
-    return Jacobian(AreaGrid.of(case, nothing, schedule).equations)
+    return Jacobian(AreaGrid(case, nothing, schedule).equations)
 
 
 def _shares(room: Floats, group: Ints, groups: int) -> Floats:

@@ -287,13 +287,13 @@ def _at_interchange(
     from there; from the other starts; within all limits from that state. Otherwise that state is
     returned.
     """
-    grid = AreaGrid.of(case, dispatch, schedule)
+    grid = AreaGrid(case, dispatch, schedule)
     if len(schedule.interchange) == 1:
         return grid, _within_limits(grid, _starts(grid), before)
     try:
         return grid, _within_limits(grid, islice(_starts(grid), 1), before)
     except PowerFlowError:
-        shared = AreaGrid.of(case, dispatch, Schedule.one_area(case))
+        shared = AreaGrid(case, dispatch, Schedule.one_area(case))
     try:
         first = _first(shared, _starts(shared))
     except PowerFlowError:
@@ -413,7 +413,7 @@ def meter_derivatives(state: AcState, dispatch: Dispatch, schedule: Schedule) ->
     case = state.case
     live = part_at(case, ~state.deenergized)
     areas = replace(schedule, zone_of=schedule.zone_of[live.buses])
-    grid = AreaGrid.of(live.case, live.dispatch(dispatch), areas)
+    grid = AreaGrid(live.case, live.dispatch(dispatch), areas)
     before = PreviousState(state.voltage[live.buses], state.pg[live.gens]).on(grid)
     area_flow = solve(grid, before.bound, before.solution.voltage, before, 0.0)
     zones, n = len(schedule.interchange), case.n_bus

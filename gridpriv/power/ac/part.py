@@ -22,13 +22,14 @@ lines. A shunt at one bus of each island makes the matrix regular.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 from scipy import sparse
 
-from gridpriv.core.arrays import Bools, Floats, Ints
+from gridpriv.core.arrays import Bools, Floats, Ints, sums_at
 from gridpriv.grid.case import Case, case_of
 from gridpriv.grid.network import Factors, islands, laplacian, stranded_buses, without_generation
 from gridpriv.power.ac.state import BY_BUS, Dispatch
@@ -146,9 +147,13 @@ class ExternalEquivalent:
     share: Floats
 
 
-@dataclass(frozen=True, eq=False)
 class Lossless:
     """A whole grid without losses near nominal voltage; public.
+
+    Raises
+    ------
+    RuntimeError
+        If its susceptances cancel: lines without reactance, or capacitors against their lines.
 
     Attributes
     ----------
@@ -166,43 +171,31 @@ class Lossless:
         Of the derivative of reactive power by voltage, at constant voltages of generators.
     """
 
-    case: Case
-    susceptance: Floats
-    factors: Factors
-    island: Ints
-    shunt_bus: Ints
-    shunt: float
-    generation_range: Floats
-    angles: Floats
-    reactive: Factors
+    def __init__(self, case: Case) -> None:
+        self.case, self.island = case, islands(case)
+        susceptance = self.susceptance = case.x / (case.r**2 + case.x**2) / case.tap
+        self.shunt = float(np.abs(susceptance).mean()) if case.n_branch else 1.0
+        self.shunt_bus = np.unique(self.island, return_index=True)[1]
+        values = np.zeros(case.n_bus)
+        values[self.shunt_bus] = self.shunt
+        matrix = laplacian(case.f_bus, case.t_bus, susceptance, case.n_bus)
+        charging = np.bincount(case.f_bus, case.b, case.n_bus)
+        charging += np.bincount(case.t_bus, case.b, case.n_bus)
+        generating = np.isin(np.arange(case.n_bus), case.gen_bus)
+        stiffness = np.where(generating, STIFFNESS, ROUNDING_SHARE) * self.shunt
+        by_voltage = matrix + sparse.diags_array(stiffness - charging - 2.0 * case.bs)
+        self.factors = Factors.of((matrix + sparse.diags_array(values)).tocsc())
+        self.reactive = Factors.of(by_voltage.tocsc())
+        each = np.clip(case.pmax - case.pmin, 0.0, UNLIMITED_RANGE)
+        self.generation_range = sums_at(case.gen_bus, each, case.n_bus)
+        self.angles = self.factors.solve(self.generation_range)
 
 
 def lossless(case: Case) -> Lossless | None:
     """Return a grid without losses; None where its susceptances cancel."""
-    susceptance = case.x / (case.r**2 + case.x**2) / case.tap
-    shunt = float(np.abs(susceptance).mean()) if case.n_branch else 1.0
-    island = islands(case)
-    shunt_bus = np.unique(island, return_index=True)[1]
-    values = np.zeros(case.n_bus)
-    values[shunt_bus] = shunt
-    matrix = laplacian(case.f_bus, case.t_bus, susceptance, case.n_bus)
-    charging = np.bincount(case.f_bus, case.b, case.n_bus)
-    charging += np.bincount(case.t_bus, case.b, case.n_bus)
-    voltage_stiffness = (
-        np.where(np.isin(np.arange(case.n_bus), case.gen_bus), STIFFNESS, ROUNDING_SHARE) * shunt
-    )
-    stiffness = matrix + sparse.diags_array(voltage_stiffness - charging - 2.0 * case.bs)
-    try:
-        factors = Factors.of((matrix + sparse.diags_array(values)).tocsc())
-        reactive = Factors.of(stiffness.tocsc())
-    except RuntimeError:  # lines without reactance, or capacitors that cancel their lines
-        return None
-    each = np.clip(case.pmax - case.pmin, 0.0, UNLIMITED_RANGE)
-    generation_range = np.bincount(case.gen_bus, each, minlength=case.n_bus).astype(float)
-    angles = factors.solve(generation_range)
-    return Lossless(
-        case, susceptance, factors, island, shunt_bus, shunt, generation_range, angles, reactive
-    )
+    with suppress(RuntimeError):
+        return Lossless(case)
+    return None
 
 
 def external_equivalent(grid: Lossless, own: Ints, ties: Ints) -> ExternalEquivalent | None:
