@@ -61,7 +61,6 @@ MOST_ROUNDS, TOLERANCE, ACCEPTED = 300, 1e-6, 1e-5
 NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
-@dataclass(frozen=True, eq=False)
 class UnitBlock:
     """A generator or a storage over all steps.
 
@@ -79,12 +78,46 @@ class UnitBlock:
         Rows with its limits of output in single steps.
     """
 
-    gen: int
-    block: Block
-    output: Ints
-    energy: Ints
-    reserve: Ints
-    limits: Ints
+    def __init__(
+        self,
+        case: Case,
+        chronology: Chronology,
+        gen: int,
+        start: Floats,
+        price: float,
+        on: Floats,
+    ) -> None:
+        self.gen, count, program = gen, len(start), QuadraticProgram()
+        low, high = (np.where(on > 0, limit[gen], 0.0) for limit in (case.pmin, case.pmax))
+        output = self.output = program.add_variables(count, start=start)
+        self.reserve = np.zeros((2, 0), dtype=np.int64)
+        if (chronology.reserve_most[:, gen] > 0).any():
+            up, down = self.reserve = program.add_variables(2 * count).reshape(2, -1)
+            program.add_sums(-np.inf, high, (output, 1.0), (up, 1.0))
+            program.add_sums(low, np.inf, (output, 1.0), (down, -1.0))
+            for k, current in enumerate(self.reserve):
+                program.add_sums(0.0, chronology.reserve_most[k, gen] * on, (current, 1.0))
+                program.add_cost(current, chronology.reserve_price[k, gen] / price)
+        self.limits = program.add_sums(low, high, (output, 1.0))
+        self._add_ramps(program, chronology, on)
+        self.energy = NO_ROWS
+        for storage in (each for each in chronology.storages if each.gen == gen):
+            self.energy = add_storage(program, output, storage, chronology)
+        border = np.concatenate([output, self.reserve.ravel()])
+        self.block = Block(program.form(), border, NO_ROWS, program.start)
+
+    def _add_ramps(self, program: QuadraticProgram, chronology: Chronology, on: Floats) -> None:
+        """Add -down h <= pg_t - pg_(t-1) <= up h, where the generator runs in both steps."""
+        ramps = chronology.ramp_up[self.gen], chronology.ramp_down[self.gen]
+        up, down = (ramp * chronology.hours for ramp in ramps)
+        if np.isinf(up) and np.isinf(down):
+            return
+        if chronology.before is not None:
+            last = chronology.before[[self.gen]]
+            program.add_sums(last - down, last + up, (self.output[:1], 1.0))
+        both = np.flatnonzero((on[1:] > 0) & (on[:-1] > 0))
+        terms = (self.output[1:][both], 1.0), (self.output[:-1][both], -1.0)
+        program.add_sums(-down, up, *terms)
 
     @property
     def price(self) -> Floats:
@@ -202,7 +235,7 @@ class DayProblem:
         units = []
         for j, gen in enumerate(coupled.tolist()):
             on = committed[:, gen].astype(float)
-            units.append(self._unit_block(gen, start[:, j], gen in holding, price, on))
+            units.append(UnitBlock(case, chronology, gen, start[:, j], price, on))
             at.append(np.append(outputs[:, j], reserves[:, :, holding == gen].ravel()))
         blocks += [own.block for own in units]
         for t in range(count) if len(holding) else ():
@@ -211,54 +244,12 @@ class DayProblem:
         border = Border(count * ends.size + outputs.size + reserves.size, at)
         return steps, units, blocks, border
 
-    def _unit_block(
-        self, gen: int, start: Floats, holding: bool, price: float, on: Floats
-    ) -> UnitBlock:
-        """Return the block of a generator or a storage over all steps."""
-        case, chronology = self.case, self.chronology
-        count, program = len(start), QuadraticProgram()
-        low, high = (np.where(on > 0, limit[gen], 0.0) for limit in (case.pmin, case.pmax))
-        output = program.add_variables(count, start=start)
-        reserve = np.zeros((2, 0), dtype=np.int64)
-        if holding:
-            up, down = reserve = program.add_variables(2 * count).reshape(2, -1)
-            program.add_sums(-np.inf, high, (output, 1.0), (up, 1.0))
-            program.add_sums(low, np.inf, (output, 1.0), (down, -1.0))
-            for k, current in enumerate(reserve):
-                program.add_sums(0.0, chronology.reserve_most[k, gen] * on, (current, 1.0))
-                program.add_cost(current, chronology.reserve_price[k, gen] / price)
-        limits = program.add_sums(low, high, (output, 1.0))
-        _add_ramps(program, output, chronology, gen, on)
-        storage = next((s for s in chronology.storages if s.gen == gen), None)
-        energy = NO_ROWS if storage is None else add_storage(program, output, storage, chronology)
-        border = np.concatenate([output, reserve.ravel()])
-        block = Block(program.form(), border, NO_ROWS, program.start)
-        return UnitBlock(gen, block, output, energy, reserve, limits)
-
 
 def _numbered(block: ZoneBlock, offset: int, entries: Ints) -> Ints:
     """Return a zone block's border numbers in its step; its coupled outputs come after voltages."""
     columns = len(block.at) - block.balance_entries
     at = offset + block.at
     return np.concatenate([at[:columns], entries, at[columns:]])
-
-
-def _add_ramps(
-    program: QuadraticProgram,
-    output: Ints,
-    chronology: Chronology,
-    gen: int,
-    on: Floats,
-) -> None:
-    """Add -down h <= pg_t - pg_(t-1) <= up h, where the generator runs in both steps."""
-    up, down = (r[gen] * chronology.hours for r in (chronology.ramp_up, chronology.ramp_down))
-    if np.isinf(up) and np.isinf(down):
-        return
-    if chronology.before is not None:
-        last = chronology.before[[gen]]
-        program.add_sums(last - down, last + up, (output[:1], 1.0))
-    both = np.flatnonzero((on[1:] > 0) & (on[:-1] > 0))
-    program.add_sums(-down, up, (output[1:][both], 1.0), (output[:-1][both], -1.0))
 
 
 def add_storage(
