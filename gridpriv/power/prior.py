@@ -212,7 +212,6 @@ MOST_LOADING = 0.9
 """Largest share of the ratings of a bus's branches that its demand can use: losses need some."""
 
 
-@dataclass(frozen=True, eq=False)
 class BusRanges:
     """Demand that a bus can have, from its generators, shunts and branches; public.
 
@@ -230,10 +229,26 @@ class BusRanges:
         that cancel in a zone's sum (case300) would no longer do so.
     """
 
-    low: Floats
-    high: Floats
-    rating: Floats
-    reactive: Floats
+    def __init__(self, case: Case) -> None:
+        n, ends = case.n_bus, (case.f_bus, case.t_bus)
+
+        def added(value: Floats) -> Floats:
+            return np.asarray(sum(np.bincount(end, value, n) for end in ends))
+
+        rating = MOST_LOADING * added(np.where(case.rate > 0, case.rate, np.inf))
+        charging = case.bs + added(case.b / 2.0)
+        square = np.stack([case.vmin, case.vmax]) ** 2
+        low, high = np.zeros((2, 2, n))
+        limits = ((case.pmin, case.pmax, -case.gs), (case.qmin, case.qmax, charging))
+        for k, (least, most, shunt) in enumerate(limits):
+            given = shunt * square
+            low[k] = np.minimum(np.bincount(case.gen_bus, least, n), rating) + given.min(axis=0)
+            high[k] = np.maximum(np.bincount(case.gen_bus, most, n), -rating) + given.max(axis=0)
+        reactive = MOST_DROP * added(1.0 / np.hypot(case.r, case.x))
+        reactive = np.where(np.isinf(rating), np.inf, reactive)
+        self.low, self.high, self.rating, self.reactive = (
+            np.where(case.load_buses, limit, 0.0) for limit in (low, high, rating, reactive)
+        )
 
     def within(self, demand: Floats, buses: Ints) -> Floats:
         """Return demand (2k,) at k buses, moved into their ranges where it is outside."""
@@ -252,26 +267,7 @@ class BusRanges:
 @lru_cache(maxsize=16)
 def bus_ranges(case: Case) -> BusRanges:
     """Return the demand that each bus can have; the demand of the case is not read."""
-    n, ends = case.n_bus, (case.f_bus, case.t_bus)
-
-    def added(value: Floats) -> Floats:
-        return np.asarray(sum(np.bincount(end, value, n) for end in ends))
-
-    rating = MOST_LOADING * added(np.where(case.rate > 0, case.rate, np.inf))
-    charging = case.bs + added(case.b / 2.0)
-    square = np.stack([case.vmin, case.vmax]) ** 2
-    low, high = np.zeros((2, 2, n))
-    limits = ((case.pmin, case.pmax, -case.gs), (case.qmin, case.qmax, charging))
-    for k, (least, most, shunt) in enumerate(limits):
-        given = shunt * square
-        low[k] = np.minimum(np.bincount(case.gen_bus, least, n), rating) + given.min(axis=0)
-        high[k] = np.maximum(np.bincount(case.gen_bus, most, n), -rating) + given.max(axis=0)
-    reactive = MOST_DROP * added(1.0 / np.hypot(case.r, case.x))
-    reactive = np.where(np.isinf(rating), np.inf, reactive)
-    low, high, rating, reactive = (
-        np.where(case.load_buses, limit, 0.0) for limit in (low, high, rating, reactive)
-    )
-    return BusRanges(low, high, rating, reactive)
+    return BusRanges(case)
 
 
 def capacity(case: Case) -> float:
@@ -428,7 +424,7 @@ def disclose(
         Its topology and generators are read, not its demand.
     release : {'bus', 'total', 'tree', 'auto', 'nothing'}
     direct : DirectCurrent
-        Of the whole grid (:func:`grounded`), the same for all zones.
+        Of the whole grid, the same for all zones.
     bases : sequence of TemporalBasis
         Candidates for the released basis of the zone's sum; by default that of a single step.
     """
@@ -497,7 +493,6 @@ def strategies(zone: Zone, release: str) -> list[Statistics]:
     return trees if release == "tree" else [*trees, bus(n), total(n)]
 
 
-@dataclass(frozen=True, eq=False)
 class DirectCurrent:
     """The DC power flow of a whole grid, from topology, impedances and capacities only.
 
@@ -511,20 +506,13 @@ class DirectCurrent:
         Angles for 1 p.u. of demand, equal at every bus, generated in proportion to capacity.
     """
 
-    strength: Floats
-    factors: Factors
-    supply: Floats
-
-
-def grounded(case: Case) -> DirectCurrent:
-    """Return the DC power flow of a whole grid."""
-    strength = 1.0 / np.abs(case.r + 1j * case.x)
-    flows = laplacian(case.f_bus, case.t_bus, strength, case.n_bus)
-    ground = 1e-9 * float(strength.mean()) if len(strength) else 1.0  # a grid may have no branch
-    factors = Factors.of((flows + ground * sparse.eye_array(case.n_bus)).tocsc())
-    # a common injection shifts all angles equally, and rounding would hide the rest
-    supply = factors.solve(generation_shares(case) - 1.0 / case.n_bus)
-    return DirectCurrent(strength, factors, supply)
+    def __init__(self, case: Case) -> None:
+        strength = self.strength = 1.0 / np.abs(case.r + 1j * case.x)
+        flows = laplacian(case.f_bus, case.t_bus, strength, case.n_bus)
+        ground = 1e-9 * float(strength.mean()) if len(strength) else 1.0  # perhaps no branch
+        self.factors = Factors.of((flows + ground * sparse.eye_array(case.n_bus)).tocsc())
+        # a common injection shifts all angles equally, and rounding would hide the rest
+        self.supply = self.factors.solve(generation_shares(case) - 1.0 / case.n_bus)
 
 
 def tie_flows(zone: Zone, direct: DirectCurrent) -> Floats:

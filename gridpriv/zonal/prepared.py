@@ -36,7 +36,6 @@ from gridpriv.power.prior import (
     DirectCurrent,
     PublicDemand,
     disclose,
-    grounded,
     public_demand,
     zone_prior,
 )
@@ -156,7 +155,7 @@ class Prepared(Instance):
     @cached_property
     def direct_current(self) -> DirectCurrent:
         """The whole grid's DC power flow, from topology, impedances and capacities only."""
-        return grounded(self.case)
+        return DirectCurrent(self.case)
 
     @cached_property
     def disclosures(self) -> tuple[Disclosure | None, ...]:

@@ -17,8 +17,8 @@ from gridpriv.grid.tables import case_from_tables
 from gridpriv.grid.zoning import zoning_from_groups
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.power.prior import (
+    DirectCurrent,
     capacity,
-    grounded,
     public_demand,
     strategies,
     tie_flows,
@@ -43,7 +43,7 @@ def test_the_prior_from_capacity_does_not_read_the_demand():
         first, two = (zone_prior(zone, public_demand(case, None)) for zone in (here, there))
         assert np.array_equal(first.mean, two.mean)
         assert np.array_equal(first.upper, two.upper)
-        first, two = (tie_flows(z, grounded(z.network.case)) for z in (here, there))
+        first, two = (tie_flows(z, DirectCurrent(z.network.case)) for z in (here, there))
         assert np.array_equal(first, two)
         pairs = zip(strategies(here, "auto"), strategies(there, "auto"), strict=True)
         assert all(np.array_equal(first.matrix, two.matrix) for first, two in pairs)
@@ -265,7 +265,7 @@ def test_tie_flows_are_those_of_a_dc_power_flow():
     own = np.isin(np.arange(case.n_bus), zone.own)
     ties = [b for b in zone.branches if own[case.f_bus[b]] != own[case.t_bus[b]]]
     expected = net.res_impedance.p_from_mw.to_numpy()[ties]
-    flows = tie_flows(zone, grounded(case))
+    flows = tie_flows(zone, DirectCurrent(case))
     assert flows[:, changed_bus] == pytest.approx(expected, abs=1e-6)
     outward = np.where(own[case.f_bus[ties]], 1.0, -1.0)
     inside = case.pmax[np.isin(case.gen_bus, zone.own)].sum() / case.pmax.sum()
