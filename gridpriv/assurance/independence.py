@@ -78,7 +78,7 @@ from gridpriv.privacy.sensitivity import Sensitivity
 from gridpriv.privacy.settings import BUILT_IN
 from gridpriv.privacy.staircase import best_share
 from gridpriv.zonal import documents
-from gridpriv.zonal.meter import Hold, make_hold
+from gridpriv.zonal.meter import Hold
 from gridpriv.zonal.prepared import Prepared, prepare
 from gridpriv.zonal.result import RunResult
 from gridpriv.zonal.run import open_rounds, run_prepared, zone_agents
@@ -380,7 +380,7 @@ def interchange_reserves(prepared: Prepared) -> Hold:
     """Return the reserves of zones under ``--hold interchange``, set aside or hypothetical."""
     rules = prepared.rules
     given = prepared.zones, prepared.disclosures, rules.noise, rules.adjacency
-    return prepared.hold or make_hold(*given)
+    return prepared.hold or Hold(*given)
 
 
 def state_findings(prepared: Prepared, demands: Compared) -> list[Finding]:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,13 +54,11 @@ DRAWS, NUMBERS = 100_000, 6_000_000
 """Number of draws of the noise for the estimate of a probability, and of their numbers in total."""
 
 
-@dataclass(frozen=True, eq=False)
 class Hold:
     """Generation that zones set aside, and the probability that it does not suffice; public.
 
     Attributes
     ----------
-    zones : tuple of str
     band : (zones,)
         Error of a zone's estimated total that its own generation covers, per unit.
     probability : (zones,)
@@ -69,10 +67,27 @@ class Hold:
         Set aside of every generator, up and down, per unit.
     """
 
-    zones: tuple[str, ...]
-    band: Floats
-    probability: Floats
-    reserve: Floats
+    def __init__(
+        self,
+        zones: Sequence[Zone],
+        disclosures: Sequence[Disclosure | None],
+        rule: NoiseRule | None,
+        adjacency: DemandAdjacency,
+    ) -> None:
+        case, (self.band, self.probability) = zones[0].network.case, np.zeros((2, len(zones)))
+        self.zones, self.reserve = tuple(zone.name for zone in zones), np.zeros(case.n_gen)
+        for z, (zone, disclosure) in enumerate(zip(zones, disclosures, strict=True)):
+            errors = np.zeros(1)
+            if disclosure is not None and rule is not None:
+                errors = total_errors(disclosure, rule, adjacency)
+            ranges = case.pmax[zone.gens] - case.pmin[zone.gens]
+            target = LOSSES * float(np.quantile(errors, 1.0 - CHANCE))
+            if disclosure is not None and not len(disclosure.strategy.matrix):
+                target = 0.0  # no release: no reserve covers the error of the prior
+            reserved = min(target, MOST_SHARE * float(ranges.sum()))
+            self.reserve[zone.gens] = reserved * _shares(ranges)
+            self.band[z] = reserved / LOSSES
+            self.probability[z] = (errors > self.band[z]).mean()
 
     def narrowed(self, case: Case) -> Case:
         """Return the case with the reserve outside the limits of its generators."""
@@ -82,31 +97,6 @@ class Hold:
         """Return a row per zone (:class:`gridpriv.zonal.documents.HoldRow`)."""
         result = zip(self.zones, base_mva * self.band, self.probability, strict=True)
         return [{"zone": z, "band_mw": float(b), "probability": float(p)} for z, b, p in result]
-
-
-def make_hold(
-    zones: Sequence[Zone],
-    disclosures: Sequence[Disclosure | None],
-    rule: NoiseRule | None,
-    adjacency: DemandAdjacency,
-) -> Hold:
-    """Return the generation that the zones of a run set aside."""
-    case = zones[0].network.case
-    reserve, bands, chances = np.zeros(case.n_gen), [], []
-    for zone, disclosure in zip(zones, disclosures, strict=True):
-        errors = np.zeros(1)
-        if disclosure is not None and rule is not None:
-            errors = total_errors(disclosure, rule, adjacency)
-        ranges = case.pmax[zone.gens] - case.pmin[zone.gens]
-        target = LOSSES * float(np.quantile(errors, 1.0 - CHANCE))
-        if disclosure is not None and not len(disclosure.strategy.matrix):
-            target = 0.0  # no release: no reserve covers the error of the prior
-        reserved = min(target, MOST_SHARE * float(ranges.sum()))
-        reserve[zone.gens] = reserved * _shares(ranges)
-        bands.append(reserved / LOSSES)
-        chances.append(float((errors > bands[-1]).mean()))
-    names = tuple(zone.name for zone in zones)
-    return Hold(names, np.array(bands), np.array(chances), reserve)
 
 
 def _shares(ranges: Floats) -> Floats:

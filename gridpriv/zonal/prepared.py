@@ -50,7 +50,7 @@ from gridpriv.privacy.mechanism import MECHANISMS, make_mechanism
 from gridpriv.privacy.perturbation import NoiseRule
 from gridpriv.privacy.release import Release
 from gridpriv.privacy.settings import noise_multiplier
-from gridpriv.zonal.meter import Hold, make_hold, unreserved
+from gridpriv.zonal.meter import Hold, unreserved
 from gridpriv.zonal.settings import AUTO, FEW_ZONES, Planning, Settings, make_settings
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ def prepare(case: Case, zoning: Zoning, settings: Settings, scale: float = 1.0) 
     if settings.hold is None:
         return ready
     check_hold(settings, perturbation.target, zoning)
-    return _with_reserve(ready, make_hold(ready.zones, ready.disclosures, rules.noise, adjacency))
+    return _with_reserve(ready, Hold(ready.zones, ready.disclosures, rules.noise, adjacency))
 
 
 def _with_reserve(prepared: Prepared, hold: Hold) -> Prepared:
