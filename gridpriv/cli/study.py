@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -277,6 +278,10 @@ def _own_axes(args: argparse.Namespace) -> Json:
         axes[axis] = [KINDS.get(name, str)(part) for part in flags.listed(text)]
         if not axes[axis]:
             raise not_allowed(name, text, "one value or more")
+        for value, after in pairwise(axes[axis]) if axis == "budgets" else ():
+            if ":" in value and ";" not in value + after and ":" not in after:
+                form = f"numbers first ('{after},{value}') or a delta after ';' ('total:1;1e-5')"
+                raise not_allowed(name, text, form)
     if len(axes.get("seeds", ())) == 1 and "," not in args.seeds:
         axes["seeds"] = axes["seeds"][0]
     return axes

@@ -99,11 +99,21 @@ def test_kilowatts_in_a_megawatt_column_are_questioned_and_not_refused(
 STORAGE = "name,bus,p_mw,energy_mwh,soc_percent\nbattery,1,20000,20000,50\n"
 
 
-@pytest.mark.parametrize("budgets", ["1e-5;total:5", "total:1,1e-5;total:5", "foo:5", "total:x"])
+@pytest.mark.parametrize(
+    "budgets",
+    [
+        "1e-5;total:5",
+        "total:1,1e-5;total:5",
+        "foo:5",
+        "total:x",
+        "total:1,1e-5",
+        "1,per-release:2,3",
+    ],
+)
 def test_the_form_of_budgets_that_a_refusal_names_is_accepted(
     capsys: pytest.CaptureFixture[str], budgets: str
 ) -> None:
-    words = ["compare", "case14", "--seeds", "1", "--dry-run", "--budgets"]
+    words = ["compare", "case14", "--mechanism", "knorm", "--seeds", "1", "--dry-run", "--budgets"]
     assert main([*words, budgets]) == 2
     refusal = capsys.readouterr().err
     assert budgets.rpartition(",")[2] in refusal, "the value as typed"
