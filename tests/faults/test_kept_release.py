@@ -77,7 +77,7 @@ def dying(patch: pytest.MonkeyPatch, point: str, draws: Path) -> None:
     for kind in (SecureKNorm, KNorm):
         between(kind, "perturb", "-", "drawn")
     between(KeptReleases, "keep", "keep", "kept")
-    between(run_module, "_redispatched", "redispatch", "-")
+    between(run_module, "redispatch_grid", "redispatch", "-")
     between(RunFolder, "add", "add", "added")
     between(Store, "finish", "finish", "finished")
 
@@ -412,7 +412,7 @@ def test_a_run_on_other_machines_does_not_promise_the_stored_release(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_module, "_redispatched", interrupted)
+    monkeypatch.setattr(run_module, "redispatch_grid", interrupted)
     here = RunContext(out=tmp_path / "out", resume=True)
     for context, promised in ((here, True), (replace(here, transport=in_process), False)):
         with pytest.raises(KeyboardInterrupt) as ended, warnings.catch_warnings():
@@ -448,7 +448,7 @@ def test_zones_in_worker_processes_store_and_use_their_releases(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "_redispatched", interrupted)
+        patch.setattr(run_module, "redispatch_grid", interrupted)
         assert main(words) == 130
     hint = " ".join(capsys.readouterr().err.split())
     assert "with --resume starts the run again, from its stored release" in hint

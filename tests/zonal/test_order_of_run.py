@@ -150,7 +150,7 @@ def test_a_defect_after_the_last_round_leaves_all_rounds(case14, zones14, monkey
     def broken(*_):
         raise ZeroDivisionError("while settling")
 
-    monkeypatch.setattr(run, "_redispatched", broken)
+    monkeypatch.setattr(run, "redispatch_grid", broken)
     early = []
     settings = make_settings(rounds=3, seed=1, start="flat", planning="soc")
     with pytest.raises(ZeroDivisionError):
