@@ -5,7 +5,7 @@ transformers and unit systems. The case adds what that conversion leaves out of 
 
 - iron losses and unequal shunts of a branch become shunts at its end buses. Bus balances and
   voltages do not change, and :class:`PandapowerLink` records the conversion;
-- buses that closed switches fuse are one bus, named after the smallest of them;
+- buses that closed switches fuse are one bus, with the smallest of their numbers;
 - limits and costs are read from the net's tables, because ``to_ppc`` leaves them out.
 
 simbench grids are read by name, with the demand over time that their nets include. docs/readers.md
