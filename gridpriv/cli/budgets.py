@@ -45,7 +45,7 @@ class Releases(Part):
         "mechanism",
         "laplace",
         choices=("laplace", "gaussian", "knorm"),
-        help="noise mechanism; knorm: totals as of laplace (with --release tree, at most these)",
+        help="noise mechanism; knorm: same totals as laplace (upper bounds for --release tree)",
     )
     calibration: Calibration = choice(
         "analytic",

@@ -224,8 +224,8 @@ class Service(Part):
     voll: float = number(VOLL, "value of lost load", positive, unit="$/MWh")
     balancing_price: float = number(
         BALANCING_PRICE,
-        "price of balancing power (a zone's deviation from its scheduled interchange), in its "
-        "redispatch and in balancing_cost; no part of costs",
+        "price of a zone's deviation from its scheduled interchange in its redispatch; "
+        "balancing_cost (no part of costs) is this price times balancing power",
         positive,
         unit="$/MWh",
     )

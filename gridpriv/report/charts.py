@@ -233,7 +233,7 @@ def _panel_rounds(
         ]
         if sum(any(map(math.isfinite, s.y)) for s in series) <= len(series) / 2:
             continue  # most methods have no such value
-        at = "" if budget == NO_NOISE else f", {source.budget_words(budget)}"
+        at = "" if budget == NO_NOISE else f", budget: {source.budget_words(budget)}"
         title = f"{panel}{at}"
         given: Look = {"subject": f"{metric.title}, {title}", "size": ROUND_SIZE, "style": look}
         charts.append(_metric_chart(metric, title, "round", series, **given))

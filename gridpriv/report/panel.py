@@ -317,7 +317,7 @@ class Panel:
     def title(self) -> str:
         """Grid, load, and the budget."""
         load = f" ({number_text(self.load_mw, 4)} MW of demand)" if self.load_mw is not None else ""
-        at = "" if self.budget == NO_NOISE else f", {source.budget_words(self.budget)}"
+        at = "" if self.budget == NO_NOISE else f", budget: {source.budget_words(self.budget)}"
         return f"{self.name}{load}{at}"
 
     def card(self) -> Card:
@@ -366,7 +366,7 @@ class Panel:
         if len(budgets) > 1:
             every = ", ".join(f"{nominal_epsilon(budget):g}" for budget in budgets)
             at = f"{_kind(self.compared)}; budgets of the study: {every}".removeprefix("; ")
-            yield Fact("Compared at", source.budget_words(self.budget), at)
+            yield Fact("Compared at budget", source.budget_words(self.budget), at)
 
     def _figures(self, row: pd.Series, metric: source.Metric) -> Iterator[Fact]:
         base, priced = row.baseline_cost, metric.key == "cost_of_privacy"

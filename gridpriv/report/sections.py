@@ -114,7 +114,8 @@ def _splits(subject: Subject) -> Iterator[Bars]:
     """Yield the cost of privacy of every method at the compared budget, by panel."""
     for panel in panels_of(subject.study, subject.table):
         if panel.budget != NO_NOISE and panel.rows.cost_of_privacy.notna().any():
-            words = f"{panel.name}: cost of privacy, {source.budget_words(panel.budget)}"
+            budget = source.budget_words(panel.budget).removeprefix("total ")
+            words = f"{panel.name}: cost of privacy, budget: {budget}"
             yield split_bars(words, panel.rows, panel.budget)
 
 

@@ -143,7 +143,7 @@ class ReleaseSchedule(Part):
         "public prior: demand of every bus (bus,pd_mw,qd_mvar), or a forecast of gridpriv learn: "
         "its mean, or a STEP such as 2026-11-28T18:00:00",
         "FILE[@STEP]",
-        unset="estimate from generating capacity, equal at all buses",
+        unset="estimate from generating capacity, equal where load can be",
     )
     stream: str | None = words(
         None,
@@ -616,7 +616,7 @@ class Security(Part):
         "C",
         RATINGS,
         "branch rating after an outage (before it: A): MATPOWER's rateA to rateC "
-        "(a branch without it has the previous one)",
+        "(without C: B; without B: A)",
     )
     screen: float = number(
         0.0,

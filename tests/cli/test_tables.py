@@ -66,7 +66,7 @@ def test_the_answer_of_a_comparison_splits_no_word_at_80_columns(costs, monkeypa
     assert {"0.5", "0", "88"} <= words, printed
     assert ({"123457", "530864"} <= words) is costs
     assert ("cost above noise-free: " in " ".join(printed.split())) is costs, "no value, no column"
-    note = "balancing power (interchange deviation); costs include its generation, no"
+    note = "balancing power (half of all interchange deviations); costs include its"
     assert note in " ".join(printed.split())
 
 

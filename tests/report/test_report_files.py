@@ -56,7 +56,7 @@ def test_the_card_names_the_method_with_the_lowest_mean(study: Study) -> None:
         share_of(at.iloc[0].cost_of_privacy, at.iloc[0].baseline_cost).removesuffix(")")
     )
     assert facts["Certified total"] == "epsilon 5"
-    assert card.title == "case14 (259.0 MW of demand), total epsilon 5"
+    assert card.title == "case14 (259.0 MW of demand), budget: total epsilon 5"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_every_figure_is_written_as_a_file(copied: Path) -> None:
     assert all(file.parent == copied / "report-figures" for file in files)
     assert "case14-zones.svg" in names
     assert {
-        f"consensus-residual-by-round-from-messages-between-zones-case14-total-epsilon-{e}.svg"
+        f"consensus-residual-by-round-from-messages-between-zones-case14-budget-total-epsilon-{e}.svg"
         for e in ("0-5", "5")
     } <= names
     chart = next(file for file in files if "consensus-residual" in file.name)

@@ -325,8 +325,8 @@ def test_the_card_of_a_real_study_is_that_of_its_runs(reference: bool, tmp_path:
     study = read_source(tmp_path)
     runs, (card,) = with_cost_of_privacy(study.runs), cards(study, summary(study))
     facts = {f.label: f for f in card.facts}
-    assert card.title == "case14 (259.0 MW of demand), total epsilon 8"
-    assert (facts["Compared at"].value, facts["Compared at"].note) == (
+    assert card.title == "case14 (259.0 MW of demand), budget: total epsilon 8"
+    assert (facts["Compared at budget"].value, facts["Compared at budget"].note) == (
         "total epsilon 8",
         "pure; budgets of the study: 1, 8",
     )
