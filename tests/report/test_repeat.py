@@ -26,7 +26,8 @@ def repeated(folder: Path) -> list[str]:
 
 
 def printed(folder: Path) -> list[str]:
-    page = re.sub(r"<[^>]*>", "\n", (folder / "report.html").read_text())
+    page = re.sub(r"</?span[^>]*>", "", (folder / "report.html").read_text())  # around flags
+    page = re.sub(r"<[^>]*>", "\n", page)
     line = next(line for line in page.splitlines() if "To repeat: " in line)
     return shlex.split(html.unescape(line).partition("To repeat: ")[2])
 
