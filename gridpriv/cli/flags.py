@@ -284,6 +284,8 @@ def given_case(args: argparse.Namespace, load_scale: float = 1.0) -> gridpriv.Ca
     case = gridpriv.load_case(args.case)
     if not case.reference.any():
         warn("no-reference-bus", case=args.case)
+    if hasattr(args, "beta") and ((case.pmin < 0.0) & (case.pmax == 0.0)).any():
+        warn("dispatchable-loads", case=args.case)
     if getattr(args, "demand", None) is not None:
         from gridpriv.grid.scenarios import read_bus_demand, unlisted_buses
 

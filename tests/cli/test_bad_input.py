@@ -96,6 +96,20 @@ def test_kilowatts_in_a_megawatt_column_are_questioned_and_not_refused(
     assert warned.count("Is it in MW, not in kW?") == 1
 
 
+@pytest.mark.parametrize(("command", "warns"), [("run", True), ("relax", False)])
+def test_commands_with_noise_warn_that_dispatchable_loads_are_not_protected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, warns: bool
+) -> None:
+    path, *zoning = grid(tmp_path, (1, 3), JOINED)
+    words = [command, path, *([*zoning, "--dry-run"] if command == "run" else [])]
+    assert main(words) == 0
+    assert "not protected" not in capsys.readouterr().err
+    text, load = Path(path).read_text(), "3 0 0 9 -9 1 100 1 0 -20;"  # Pmax 0, Pmin -20 MW
+    Path(path).write_text(text.replace("3 0 0 100 -100 1 100 1 200 0;", load))
+    assert main(words) == 0
+    assert ("not protected" in " ".join(capsys.readouterr().err.split())) is warns
+
+
 STORAGE = "name,bus,p_mw,energy_mwh,soc_percent\nbattery,1,20000,20000,50\n"
 
 
