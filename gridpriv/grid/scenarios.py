@@ -389,7 +389,7 @@ def branch_rating(case: Case, rating: Rating) -> Floats:
     Parameters
     ----------
     rating : {'A', 'B', 'C'}
-        Normal, short-term, emergency. A branch without it has the previous one.
+        Normal, short-term, emergency. Without C a branch has B, without B A.
 
     Returns
     -------
