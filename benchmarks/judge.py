@@ -1043,7 +1043,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         r"^The certificate covers changes at power factors .*$|"
         r"^The noise follows the published sensitivity.*$|^nothing of demand is released.*$|"
         r"^Meters on tie lines of .*$|^Without a release, meters on tie lines .*$|"
-        r"^The tie-line flow of a zone follows .*$|^Zones keep their scheduled interchange .*$|"
+        r"^The interchange of a zone follows .*$|^Zones keep their scheduled interchange .*$|"
         r"^Zone \S+ sets aside a quarter .*$|^Zones that set no generation aside.*$|^This run: .*$|"
         r"^no privacy: .*$|secure noise: no seed|^warning: .*$",
         None,
