@@ -19,6 +19,7 @@ def few_rounds(monkeypatch):
     """Let searches that do not converge end early; those that do converge take fewer rounds."""
     monkeypatch.setattr(schedule, "MOST_AC_ROUNDS", 30)
     monkeypatch.setattr(grid_redispatch, "MOST_REPLANS", 1)
+    monkeypatch.setattr(grid_redispatch, "MOST_BUSES", 0)  # LEAST_OUTCOMES at most
 
 
 def _with(values, place, value):
