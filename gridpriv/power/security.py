@@ -5,8 +5,9 @@ After an outage, before any manual action:
 - generators keep their voltage set points within their reactive limits;
 - all generators of an island balance lost generation and the change of losses in proportion to
   their headroom (pmax - pg upwards, pg - pmin downwards), until none is left;
-- a remaining deficit of an island is shed: the same share of the demand of each of its buses, at
-  constant power factor. An island without generation or without demand is de-energized;
+- a remaining deficit of an island, after its negative demand (fixed injections), is shed: the same
+  share of the positive demand of each of its buses, at constant power factor. An island without
+  generation or without demand is de-energized;
 - branches are limited by their emergency ratings.
 
 :func:`gridpriv.power.ac.flow.ac_flow` computes the state, from that before the outage.
@@ -294,7 +295,8 @@ def _with_enough_generation(outage: Outage, dispatch: Dispatch, previous: AcStat
     case, island = outage.case, outage.island
     gen_island, count = island[case.gen_bus], int(island.max()) + 1
     most = np.maximum(case.pmax, dispatch.pg)
-    demand = np.where(outage.deenergized, 0.0, np.maximum(case.pd - dispatch.p_shed, 0.0))
+    net = case.pd - dispatch.p_shed + dispatch.curtailment
+    demand = np.where(outage.deenergized, 0.0, net)
     deficit = np.bincount(island, demand, count) - np.bincount(gen_island, most, count)
     for _ in range(MOST_SHEDDINGS):
         dispatch = _shed(case, dispatch, np.maximum(deficit, 0.0), island)

@@ -27,6 +27,7 @@ from gridpriv.power.ac.newton import PowerFlowError
 from gridpriv.power.ac.part import part_of
 from gridpriv.power.ac.state import Limit
 from gridpriv.power.ac.zone_redispatch import operating_unit
+from gridpriv.power.corrective import correct
 from gridpriv.power.objective import generation_cost
 from gridpriv.power.secure import SecureProblem, secure_plan
 from gridpriv.power.security import (
@@ -259,6 +260,16 @@ def test_an_island_sheds_what_its_generators_cannot_give_at_constant_power_facto
     assert state.q_shed == pytest.approx([0.0, 0.021, 0.028], abs=1e-6)
     assert state.pg == pytest.approx([0.1, 0.15], abs=1e-6)
     assert not outcome.secure and not outcome.violations
+
+
+def test_an_island_counts_negative_demand_as_supply_when_it_sheds():
+    case = replace(chain3(), pd=np.array([0.1, 0.3, -0.1]), pg=np.array([0.2, 0.1]))
+    before, outage = analysed(case), single("branch:1")  # 0.15 and 0.1 supply 0.3
+    assert assess(before, outage).shed_mw == pytest.approx(5.0, abs=1e-3)
+    assert correct(before, outage, [("all", np.arange(3))], 1e4).shed_mw == pytest.approx(5.0)
+    state = post_contingency(before, Outage(before, outage))
+    assert state.p_shed == pytest.approx([0.0, 0.05, 0.0], abs=1e-5)
+    assert state.curtailed_mw == 0.0
 
 
 @pytest.mark.parametrize("branch", [1, 2, 5, 20])
