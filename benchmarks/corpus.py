@@ -486,7 +486,11 @@ def judged(instance: Instance, given: dict[str, str]) -> Row:
     facts = Facts(
         result,
         judgement,
-        {"cost": top.cost if priced else None, "least_shed_mw": top.least_shed_mw},
+        {
+            "cost": top.cost if priced else None,
+            "shed_mw": top.shed_mw if priced else top.least_shed_mw,
+            "least_shed_mw": top.least_shed_mw,
+        },
     )
     reading = read_statements(text, facts)
     row = replace(

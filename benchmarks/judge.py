@@ -347,7 +347,8 @@ class Facts:
     judgement : Judgement or None
         None where the run has no AC state.
     optimum : dict
-        ``cost`` and ``least_shed_mw`` of the AC optimum, where known.
+        ``cost`` and ``shed_mw`` of the AC optimum, and ``least_shed_mw`` of the one that sheds
+        least, where known.
     """
 
     result: RunResult
@@ -785,11 +786,11 @@ def _noise_share(match: re.Match[str], facts: Facts) -> str | None:
     shed, other = facts["shed_mw"], getattr(facts.result.reference, "noise_free_shed_mw", None)
     if shed is None or other is None:
         return "no load shedding to compare with"
-    return same(match[1], max(shed - max(other, facts.optimum.get("least_shed_mw") or 0.0), 0.0))
+    return same(match[1], max(shed - max(other, facts.optimum.get("shed_mw") or 0.0), 0.0))
 
 
 def _coordination_share(match: re.Match[str], facts: Facts) -> str | None:
-    shed, least = facts["shed_mw"], facts.optimum.get("least_shed_mw")
+    shed, least = facts["shed_mw"], facts.optimum.get("shed_mw")
     plain = getattr(facts.result.reference, "noise_free_shed_mw", None)
     if None in (shed, least, plain):
         return None
@@ -804,7 +805,7 @@ def _unservable(match: re.Match[str], facts: Facts) -> str | None:
     shed, deenergized, least = (
         facts["shed_mw"],
         facts["deenergized_mw"],
-        facts.optimum.get("least_shed_mw"),
+        facts.optimum.get("shed_mw"),
     )
     if shed is None or deenergized is None or least is None:
         return None
@@ -835,9 +836,13 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
         _coordination_share,
     ),
     (
-        rf"^\s*due to the noise\s+{NUMBER}\s+MW\s+beyond the larger of AC optimum and "
-        r"noise-free run\s*$",
+        rf"^\s*due to (?:the noise|error of the prior)\s+{NUMBER}\s+MW\s+beyond the larger of "
+        r"AC optimum and noise-free run\s*$",
         _noise_share,
+    ),
+    (
+        rf"^\s*load shedding, AC optimum\s+{NUMBER}\s+MW\s+the run sheds less\s*$",
+        lambda match, facts: same(match[1], facts.optimum.get("shed_mw")),
     ),
     (rf"^\s*curtailed generation\s+{NUMBER}\s+MW\s*$", equals("curtailed_mw")),
     (

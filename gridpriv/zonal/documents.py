@@ -522,11 +522,15 @@ class CostOfPrivacy(Baselines, name="cost_of_privacy"):
     cost: Number = private("Cost of privacy: cost minus that of the noise-free baseline", "$/h")
     shed_mw: Number = private("Load shedding by privacy: load shedding beyond the noise-free run")
     optimality_gap: Number = like(Physical, "optimality_gap")
+    optimum_shed_mw: Number = private(
+        "Load shedding of the AC optimum: load shedding at least cost; without convex costs, the "
+        "least load shedding"
+    )
     least_shed_mw: Number = private("Least load shedding: least load shedding of an AC optimum")
     island_mw: Number = like(Physical, "deenergized_mw")
     unavoidable_mw: Number = private(
-        "Load shedding in the AC optimum: load shedding of the AC optimum that sheds least, "
-        "without de-energized islands"
+        "Load shedding in the AC optimum: load shedding of the AC optimum without de-energized "
+        "islands, at most that of the run"
     )
     coordination_mw: Number = private(
         "Load shedding by coordination: load shedding of the noise-free baseline beyond the "
@@ -534,7 +538,7 @@ class CostOfPrivacy(Baselines, name="cost_of_privacy"):
     )
     noise_mw: Number = private(
         "Load shedding by noise: load shedding of the run beyond the noise-free baseline and the "
-        "AC optimum"
+        "AC optimum; without a release, by the error of the prior"
     )
 
 

@@ -158,6 +158,7 @@ class Reference(Baselines):
     """
 
     optimum_cost: Number = private("Optimal cost: cost of the AC optimum of the whole grid", "$/h")
+    optimum_shed_mw: Number = like(CostOfPrivacy, "optimum_shed_mw")
     least_shed_mw: Number = like(CostOfPrivacy, "least_shed_mw")
 
 
@@ -167,6 +168,7 @@ def cost_of_privacy(summary: Json, current: Reference) -> Json:
         "cost": _beyond(summary["cost"], current.noise_free_cost),
         "shed_mw": _beyond(summary["shed_mw"], current.noise_free_shed_mw),
         "optimality_gap": _beyond(summary["cost"], current.optimum_cost),
+        "optimum_shed_mw": current.optimum_shed_mw,
         "least_shed_mw": current.least_shed_mw,
         **Baselines.of(current).as_dict(),
         **shed_causes(summary, current),
@@ -180,16 +182,16 @@ def _beyond(value: float | None, base: float | None) -> float | None:
 def shed_causes(summary: Json, current: Reference) -> dict[str, float | None]:
     """Return shed demand by cause, in MW; the causes add up to it.
 
-    De-energized islands; load that no dispatch of the rest can serve; further shedding of the
-    noise-free run, so by rounds that have not converged; noise.
+    De-energized islands; further shedding of the AC optimum, of the noise-free run, and of the run
+    (by noise, or by the error of the prior). An optimum that sheds more than the run is the only
+    cause.
     """
     causes = ("island_mw", "unavoidable_mw", "coordination_mw", "noise_mw")
     shed, deenergized = summary["shed_mw"], summary["deenergized_mw"]
-    least, plain = current.least_shed_mw, current.noise_free_shed_mw
-    if shed is None or deenergized is None or least is None or plain is None:
+    optimum, plain = current.optimum_shed_mw, current.noise_free_shed_mw
+    if shed is None or deenergized is None or optimum is None or plain is None:
         return dict.fromkeys(causes)
-    least = min(max(least, deenergized), shed)
-    plain = min(max(plain, least), shed)
-    return dict(
-        zip(causes, (deenergized, least - deenergized, plain - least, shed - plain), strict=True)
-    )
+    optimum = min(max(optimum, deenergized), shed)
+    plain = min(max(plain, optimum), shed)
+    parts = (deenergized, optimum - deenergized, plain - optimum, shed - plain)
+    return dict(zip(causes, parts, strict=True))

@@ -559,9 +559,11 @@ def reference(result: RunResult, scale: float, zones: Connect | None = None) -> 
     known = [run.redispatch for run in (result, without) if run and run.redispatch]
     cheapest = _acopf(result, "cost", known)
     least = _acopf(result, "shed", known) if sheds else None
+    least_shed = least.state.shed_mw if least else None if sheds else 0.0
     return Reference(
         optimum_cost=None if cheapest is None else cheapest.cost,
-        least_shed_mw=least.state.shed_mw if least else None if sheds else 0.0,
+        optimum_shed_mw=least_shed if cheapest is None else cheapest.state.shed_mw,
+        least_shed_mw=least_shed,
         **{name: values.get(name) for name in Baselines.table.names},
     )
 

@@ -37,6 +37,8 @@ CAUSES = {
     "coordination_mw": ("  due to coordination", "noise-free too, beyond that of the AC optimum"),
     "noise_mw": ("  due to the noise", "beyond the larger of AC optimum and noise-free run"),
 }
+PRIOR_ERROR = ("  due to error of the prior", CAUSES["noise_mw"][1])
+"""The cause in place of noise where nothing is released."""
 BASELINES = {
     "noise_free_cost": "cost, noise-free",
     "prior_only_cost": "cost, prior-only (epsilon = 0)",
@@ -129,7 +131,7 @@ def results(document: Json) -> list[list[object]]:
     if not releases_nothing(settings):
         prior_only_power = amount(costs.get("prior_only_balancing_mw"), "MW")
         rows.insert(4, ["balancing power, prior-only", prior_only_power, "MW", ""])
-    rows += [*_power(physical, costs), *_extremes(physical)]
+    rows += [*_power(physical, costs, document["settings"]), *_extremes(physical)]
     zeros = [[name, "0"] for name in ("load shedding", "curtailed generation")]
     return [row for row in rows if row[1] is not None and [row[0], str(row[1])] not in zeros]
 
@@ -142,21 +144,24 @@ def _share(physical: Json) -> str:
     return f"deviation, {number_text(100.0 * power / load, 2)} % of the demand"
 
 
-def _power(physical: Json, costs: Json) -> list[list[object]]:
+def _power(physical: Json, costs: Json, settings: Json) -> list[list[object]]:
     """Return the rows of power and AC feasibility, of the baselines too."""
     failed = bool(physical["failure"])
     shedding = "load shedding of zones' plans" if failed else "load shedding"
     rounding = negligible_mw(physical["load_mw"] or 0.0)
     shed = physical["shed_mw"] if (physical["shed_mw"] or 0.0) > rounding else None
-    islands = bool(costs.get("island_mw"))
+    prior = {"noise_mw": PRIOR_ERROR} if releases_nothing(settings) else {}
+    optimum = 0.0 if failed else costs.get("optimum_shed_mw") or 0.0
+    optimal = optimum <= (shed or 0.0) + rounding  # a local optimum can shed more than the run
     causes = {
-        key: (name, note if islands or key != "unavoidable_mw" else "")
-        for key, (name, note) in CAUSES.items()
-        if shed and (costs.get(key) or 0.0) > rounding
+        key: (name, note if costs.get("island_mw") or key != "unavoidable_mw" else "")
+        for key, (name, note) in {**CAUSES, **prior}.items()
+        if shed and (costs.get(key) or 0.0) > rounding and (optimal or key != "unavoidable_mw")
     }
     power = [
         (shedding, shed, ""),
         *((name, costs[key], note) for key, (name, note) in causes.items()),
+        ("load shedding, AC optimum", None if optimal else optimum, "the run sheds less"),
         ("curtailed generation", physical["curtailed_mw"], ""),
         ("losses", physical["losses_mw"], ""),
     ]

@@ -598,6 +598,28 @@ def test_islands_are_named_where_there_are_some(private, island_mw):
     assert ("on de-energized islands" in notes_of) == bool(island_mw)
 
 
+@pytest.mark.parametrize("least", [5.0, 5.6])
+def test_the_optimum_s_load_shedding_is_never_replaced_by_that_of_the_run(private, least):
+    """Ipopt's optimum is local, and can shed more than the run (case24_ieee_rts__api, 1.15)."""
+    costs = {"optimum_shed_mw": least, "island_mw": 0.0, "unavoidable_mw": min(least, 5.3)}
+    document = changed(private, physical={"shed_mw": 5.3}, costs=costs)
+    rows = {str(name).strip(): str(value) for name, value, *_ in results(document)}
+    printed = {"in the AC optimum", "load shedding, AC optimum"} & set(rows)
+    assert [rows[name] for name in printed] == [f"{least:.3f}"]
+    assert ("load shedding, AC optimum" in rows) == (least > 5.3)
+
+
+@pytest.mark.parametrize("release", ["tree", "nothing"])
+def test_noise_is_no_cause_of_load_shedding_where_nothing_is_released(private, release):
+    costs = {"optimum_shed_mw": 5.0, "unavoidable_mw": 5.0, "noise_mw": 10.0}
+    document = changed(
+        private, physical={"shed_mw": 15.0}, costs=costs, settings={"release": release}
+    )
+    names = {str(row[0]).strip() for row in results(document)}
+    cause = "due to the noise" if release == "tree" else "due to error of the prior"
+    assert {name for name in names if name.startswith("due to")} == {cause}
+
+
 @pytest.mark.parametrize(
     ("beta", "scale", "expected"),
     [("1MW", 1.3, "change is 1.3 MW."), ("0.01", 0.5, "change is 0.005 p.u."), ("1MW", 1.0, "")],

@@ -373,7 +373,8 @@ def test_the_causes_of_shed_demand_add_up_to_it(noise_free, least, parts):
         noise_free_cost=100.0,
         noise_free_shed_mw=noise_free,
         optimum_cost=90.0,
-        least_shed_mw=least,
+        optimum_shed_mw=least,
+        least_shed_mw=0.0,
         prior_only_cost=None,
         prior_only_shed_mw=None,
         prior_only_balancing_mw=None,
@@ -630,7 +631,7 @@ def test_rounding_is_not_printed_as_load_shedding(case14, zones14, shed_mw, show
     """The verdict on 0.0075 MW of 259 MW is "no load shedding"."""
     result = run(case14, zones14, make_settings(objective="losses", seed=0))
     unknown = dict.fromkeys((item.name for item in fields(Reference)), None)
-    shed = {"noise_free_shed_mw": 0.6 * shed_mw, "prior_only_shed_mw": 0.0, "least_shed_mw": 0.0}
+    shed = {"noise_free_shed_mw": 0.6 * shed_mw, "prior_only_shed_mw": 0.0, "optimum_shed_mw": 0.0}
     document = replace(result, reference=Reference(**unknown | shed)).as_dict()
     physical, costs = document["final"]["physical"], document["final"]["cost_of_privacy"]
     physical["shed_mw"] = shed_mw
