@@ -13,7 +13,7 @@ from gridpriv.cli import flags, output
 from gridpriv.core.arrays import Floats, Ints
 from gridpriv.core.errors import SolverError
 from gridpriv.core.settings import changed, choice
-from gridpriv.core.text import PRECISION, Json, amount
+from gridpriv.core.text import PRECISION, Json, amount, capitalized
 from gridpriv.grid.case import Case
 from gridpriv.grid.scenarios import out_of_service
 from gridpriv.power import objective as objectives
@@ -145,7 +145,7 @@ def _print_bound(document: Json, prices: Floats, buses: Ints) -> None:
         rows[2:2] = price_rows(prices, buses)
     output.print_table(f"{document['case']}: SOC relaxation of the whole grid", HEAD, rows)
     sentence = str(document["explanation"])
-    output.say(f"{sentence[0].upper()}{sentence[1:]}.")
+    output.say(f"{capitalized(sentence)}.")
 
 
 def add_acopf(parser: argparse.ArgumentParser) -> None:

@@ -125,6 +125,11 @@ class Amount:
         return f"{value if places else rounded:.{places}f}"
 
 
+def capitalized(text: str) -> str:
+    """Return a text with its first letter in upper case; other letters are kept (AC)."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def amount(value: float | None, unit: str) -> Amount | None:
     """Return a value in its unit, None if it is missing."""
     return None if value is None or not math.isfinite(value) else Amount(value, unit)

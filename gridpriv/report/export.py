@@ -25,7 +25,7 @@ from gridpriv.core.errors import check_choice, warn
 from gridpriv.core.files import make_folder, refuse_used, write_bytes
 from gridpriv.core.store import Study
 from gridpriv.core.tables import Column
-from gridpriv.core.text import Json, Message, by_severity, frame_csv, inert, slug
+from gridpriv.core.text import Json, Message, by_severity, capitalized, frame_csv, inert, slug
 from gridpriv.privacy.mechanism import has_secure_sampler
 from gridpriv.report import PICTURES, check_formats
 from gridpriv.report.contents import (
@@ -140,7 +140,7 @@ def study_messages(
     messages += [*_claims(study), *composition(study), *protections(study), *_proven(study)]
     messages += _left_out(study)
     if caveat := simulation_caveat(study):
-        messages.append(message("caveat", {"caveat": f"{caveat[0].upper()}{caveat[1:]}"}))
+        messages.append(message("caveat", {"caveat": capitalized(caveat)}))
     chosen = {"settings": LEARNING_SETTINGS} if "adjacency" in study.runs else {}
     steps += _next_secure(*noisy_runs(study).get("mechanism", ()), **chosen) if caveat else []
     return by_severity(messages + list({str(step): step for step in steps}.values()))

@@ -11,7 +11,16 @@ from typing import Any
 import pandas as pd
 
 from gridpriv.core.store import Study
-from gridpriv.core.text import PRECISION, Json, Message, amount, counted, number_text, percent_of
+from gridpriv.core.text import (
+    PRECISION,
+    Json,
+    Message,
+    amount,
+    capitalized,
+    counted,
+    number_text,
+    percent_of,
+)
 from gridpriv.privacy.settings import NO_BUDGET, NO_NOISE, NOTHING, nominal_epsilon, parse_budget
 from gridpriv.report import source
 from gridpriv.report.contents import epsilon_text, quoted
@@ -83,7 +92,7 @@ def run_card(document: Json, study: Study | None = None) -> Card:
 
 def _label(name: str) -> str:
     """Return the label of a value; causes of load shedding, indented in tables, include it."""
-    return f"Load shedding {name.strip()}" if name.startswith(" ") else name.capitalize()
+    return f"Load shedding {name.strip()}" if name.startswith(" ") else capitalized(name)
 
 
 def _prior(settings: Json) -> str:
@@ -167,7 +176,7 @@ def series_card(study: Study) -> Card:
         state = "good" if feasible == len(known) else "bad"
         facts.append(Fact("AC-feasible", f"{feasible} of {len(known)} steps", "", state))
     facts += [
-        Fact(str(name).strip().capitalize(), f"{value} {unit}")
+        Fact(capitalized(str(name).strip()), f"{value} {unit}")
         for name, value, unit in summary.series_summary(steps)
         if not str(name).startswith(("demand", " "))
     ]
@@ -538,16 +547,18 @@ def _noise_free_costs(panel: Panel, base: pd.Series | None) -> Iterator[Message]
 
 
 def _noise_free_imbalance(panel: Panel, plain: pd.DataFrame) -> Iterator[Message]:
-    """Yield the noise-free methods that count as converged, but miss a part of the demand."""
+    """Yield the noise-free methods that converged, but miss more demand than the grid sheds."""
     load = panel.load_mw or 0.0
-    missed = plain[plain.plan_shortage_mw > UNREALIZABLE * load] if load else plain[:0]
-    missed = missed[~(missed.consensus_residual > CONVERGED_RESIDUAL)]
+    imbalances = plain.plan_shortage_mw - plain.redispatch_shed_mw
+    late = plain.consensus_residual > CONVERGED_RESIDUAL
+    missed = plain[(imbalances > UNREALIZABLE * load) & ~late & (load > 0.0)]
     if len(missed):
-        parts = [f"{amount(mw, 'MW')} MW" for mw in missed.plan_shortage_mw]
+        parts = [f"{amount(mw, 'MW')} MW" for mw in imbalances[missed.index]]
         imbalance = f"{' and '.join(parts)} of {number_text(load, 4)} MW"
-        yield panel.message(
-            "noise-free-imbalance", methods=named(missed.series), imbalance=imbalance
-        )
+        linearized = "linearized" in set(missed.get("update", ()))
+        rounds = " With the linearized update, more rounds (--rounds) leave less." * linearized
+        values = {"imbalance": imbalance, "rounds": rounds}
+        yield panel.message("noise-free-imbalance", methods=named(missed.series), **values)
 
 
 def next_steps(panel: Panel, messages: Sequence[Message]) -> Iterator[Message]:

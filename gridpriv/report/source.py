@@ -317,7 +317,9 @@ def summary(study: Study) -> pd.DataFrame:
     for key, group in runs.groupby(COMBINATION, sort=False, dropna=False):
         done = group[group["status"] == "done"]
         row = dict(zip(COMBINATION, key, strict=True))
-        row |= {n: group[n].iloc[0] for n in ("mechanism", "noise_schedule") if n in group}
+        row |= {
+            n: group[n].iloc[0] for n in ("mechanism", "noise_schedule", "update") if n in group
+        }
         row["seeds"] = len(done)
         row["failed"] = int((group["status"] == "failed").sum())
         columns = figures.loc[done.index].to_numpy().T

@@ -30,7 +30,7 @@ import numpy as np
 
 from gridpriv.core.errors import InputError
 from gridpriv.core.files import read_bytes, read_sealed
-from gridpriv.core.text import Json, json_ready, sections
+from gridpriv.core.text import Json, capitalized, json_ready, sections
 from gridpriv.grid.case import Case
 from gridpriv.grid.convert import bus_shift
 from gridpriv.power.ac.optimum import Served
@@ -300,7 +300,7 @@ def data_sheet(document: Json, notes: Sequence[str] = ()) -> str:
     shown = document | guard | rounded_bounds(guard) | {"releases": "\n".join(releases)}
     sheet = TEXTS["sheet"].format(
         **(shown | document["demand"]),
-        made=f"{guard['caveat'][:1].upper()}{guard['caveat'][1:]}",
+        made=capitalized(guard["caveat"]),
         other=OTHER.get(guard["protects"], ""),
         beta_unit=UNITS[guard["protects"]],
         before=before(document),

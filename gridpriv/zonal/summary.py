@@ -10,6 +10,7 @@ from gridpriv.core.text import (
     Message,
     Table,
     amount,
+    capitalized,
     counted,
     number_text,
     percent_of,
@@ -97,7 +98,7 @@ def title(document: Json) -> str:
 def verdict(document: Json) -> str:
     """Return the verdict on the AC state, with its load shedding and balancing power."""
     explanation = document["final"]["explanation"]
-    return f"{explanation[0].upper()}{explanation[1:]}." if explanation else ""
+    return f"{capitalized(explanation)}." if explanation else ""
 
 
 def results(document: Json) -> list[list[object]]:
@@ -237,8 +238,7 @@ def rounds_line(document: Json) -> str:
     parts.append(_solver(document) or f"{solves}{solver['name']}")
     if seconds is not None:
         parts.append(f"time without baselines {number_text(seconds, 2)} s")
-    text = "; ".join(parts)
-    return f"{text[:1].upper()}{text[1:]}."
+    return f"{capitalized('; '.join(parts))}."
 
 
 def _on_ac(document: Json) -> bool:

@@ -507,6 +507,12 @@ def test_the_price_of_a_run_is_its_cost_and_certificate(private):
     assert facts["Cost"] == f"{private['final']['physical']['cost']:.2f} $/h"
 
 
+def test_labels_of_a_report_keep_capital_letters(private):
+    """A label in its own case: AC is an abbreviation."""
+    labels = verdict_of(changed(private, costs={"prior_only_status": "infeasible"}))
+    assert "AC-feasible, prior-only" in labels
+
+
 def verdict_of(document):
     return {fact.label: fact.value for fact in run_card(document).facts}
 
