@@ -8,7 +8,9 @@ charged before a draw; the zone's state is written after it, and its number of r
 the ledger before one of them is sent. A process killed in between was charged for draws that were
 not sent; the process that continues from the state draws them again without a second charge: the
 ledger's charges of the run less those in the state. A state with fewer releases than the ledger
-notes is an older copy and refused: some of the missing ones may have been sent.
+notes is an older copy and refused: some of the missing ones may have been sent. The first note, of
+0 releases, is written before the first charge. A ledger with charges of the run and without a note
+is of an earlier version: all charged releases may have been sent.
 """
 
 from __future__ import annotations
@@ -230,6 +232,8 @@ class ChargedOnce:
         covered = cost & self.paid
         self.paid.subtract(covered)
         if rest := cost - covered:
+            # a ledger with charges and without this note is of an earlier version
+            self.charge.ledger.note_stored(self.owner, self.charge.run_id, 0)
             self.charge.ledger.charge(owner, self.charge.run_id, rest)
 
 
@@ -261,10 +265,12 @@ def charged_once(
         if row.run == run and row.owner == owner:
             charged.update(dict(row.charges))
     stored, number = Counter(charge.cost(owner, drawn)), sum(drawn.values())
-    if stored - charged or number < book.stored[owner, run]:
+    # without a note, of an earlier version, all charged releases may have been sent
+    required = book.stored.get((owner, run), charged.total())
+    if stored - charged or number < required:
         raise InputError(
             f"ledger {ledger.path} was charged {charged.total()} releases of {owner!r} in run "
-            f"{run!r}, and notes that {book.stored[owner, run]} were stored; the zone's state has "
+            f"{run!r}, of which {required} may have been sent; the zone's state has "
             f"{number}: one of them is an older copy, or not this run's. Put back the "
             "newer copy; a new run needs another name in the agreement"
         )

@@ -390,7 +390,7 @@ class Ledger:
     def note_stored(self, owner: str, run_id: str, releases: int) -> None:
         """Note how many releases of a run the owner has stored; a later start needs them all."""
         with self._transaction() as current:
-            if current.book.stored[owner, run_id] < releases:
+            if current.book.stored.get((owner, run_id), -1) < releases:
                 current.write(Stored(now(), owner, run_id, releases))
 
     def check_charged(self, run_id: str, releases: Mapping[str, int]) -> None:

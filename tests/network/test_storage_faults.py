@@ -143,7 +143,8 @@ def test_a_state_without_a_round_that_was_answered_is_refused(tmp_path, turn, ca
     shutil.rmtree(folder / "state")
     shutil.copytree(tmp_path / "older", folder / "state")
     assert take_part(folder, left) == 2
-    assert f"{turn - 2} were stored; the zone's state has {turn - 3}" in capsys.readouterr().out
+    sent, stored = turn - 2, turn - 3
+    assert f"{sent} may have been sent; the zone's state has {stored}" in capsys.readouterr().out
     assert answers(left) == before
     assert (folder / "ledger").read_bytes() == ledger
 
@@ -155,8 +156,12 @@ def test_a_round_that_was_stored_before_a_crash_is_noted_before_its_answer_leave
     assert take_part(folder, left, TURNS[:2]) == 0
     shutil.copytree(folder / "state", tmp_path / "older")
 
-    def crash(*_):
-        raise InputError("crash")
+    note_stored = Ledger.note_stored
+
+    def crash(ledger, owner, run_id, releases):
+        if releases:
+            raise InputError("crash")
+        note_stored(ledger, owner, run_id, releases)
 
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "note_stored", crash)
@@ -167,7 +172,46 @@ def test_a_round_that_was_stored_before_a_crash_is_noted_before_its_answer_leave
     shutil.rmtree(folder / "state")
     shutil.copytree(tmp_path / "older", folder / "state")
     assert take_part(folder, left) == 2
-    assert "1 were stored; the zone's state has 0" in capsys.readouterr().out
+    assert "1 may have been sent; the zone's state has 0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["own state", "no state"])
+def test_charges_without_a_note_of_stored_releases_count_as_sent(
+    tmp_path, monkeypatch, capsys, lost
+):
+    """A ledger of a version that noted no number: its charges pay no further release."""
+    folder, left = begin(tmp_path / "zone"), tmp_path / "left"
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "note_stored", lambda *_: None)
+        assert take_part(folder, left, TURNS[:4]) == 0
+    before, ledger = answers(left), (folder / "ledger").read_bytes()
+    if not lost:
+        assert take_part(folder, left) == 0
+        assert len(answers(left)) == len(TURNS)
+        assert len(read_book(folder / "ledger").charged) == 3
+        return
+    shutil.rmtree(folder / "state")
+    assert take_part(folder, left) == 2
+    assert "2 may have been sent; the zone's state has 0" in capsys.readouterr().out
+    assert answers(left) == before
+    assert (folder / "ledger").read_bytes() == ledger
+
+
+def test_a_charge_without_a_stored_release_is_not_repeated(tmp_path, monkeypatch):
+    """Nothing was drawn after it: the next process draws the release without a second charge."""
+    folder, left, charge = begin(tmp_path / "zone"), tmp_path / "left", Ledger.charge
+
+    def crash(*given):
+        charge(*given)
+        raise KeyboardInterrupt  # a client stores nothing
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Ledger, "charge", crash)
+        take_part(folder, left)
+    assert len(read_book(folder / "ledger").charged) == 1
+    assert take_part(folder, left) == 0
+    assert len(answers(left)) == len(TURNS)
+    assert len(read_book(folder / "ledger").charged) == 3
 
 
 @pytest.mark.slow
