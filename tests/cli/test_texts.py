@@ -36,3 +36,9 @@ def test_every_text_is_printed_by_a_command() -> None:
         if isinstance(node, ast.Constant)
     }
     assert set(texts()) <= constants
+
+
+def test_no_text_ends_with_a_mark_of_the_catalog() -> None:
+    """A separating line of the catalog was printed after a warning."""
+    ends = {code: text.rstrip()[-1] for code, text in texts().items()}
+    assert not {code: end for code, end in ends.items() if not (end.isalnum() or end in ".:)}'?")}

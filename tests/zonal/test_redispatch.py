@@ -12,6 +12,7 @@ from gridpriv import acopf, load_case, partition, run, shipped_zoning
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.grid.case import GenCost
+from gridpriv.grid.network import stranded_buses
 from gridpriv.power.ac.grid_redispatch import (
     agreed_boundaries,
     measured_boundary,
@@ -323,6 +324,36 @@ def test_a_zone_that_neighbours_cannot_help_sheds_its_own():
     )
     assert result.physical["ac_feasible"], result.physical["violations"]
     assert least - 0.01 <= result.physical["shed_mw"] <= least + 1.0
+
+
+@pytest.mark.parametrize(
+    ("limits", "demand", "off"),
+    [
+        ({"qmin": -0.06, "qmax": 0.24, "pmin": 0.0}, (0.0, 0.0), False),
+        ({"qmin": 0.05, "qmax": 0.24, "pmin": 0.0}, (0.1, 0.0), True),  # too much reactive output
+        ({"qmin": 0.05, "qmax": 0.24, "pmin": 0.0}, (0.1, 0.05), False),  # which demand takes
+        ({"qmin": -0.1, "qmax": -0.05, "pmin": 0.0}, (0.1, 0.0), True),
+        ({"qmin": -0.1, "qmax": -0.05, "pmin": 0.0}, (0.1, -0.05), False),
+        (
+            {"qmin": -0.06, "qmax": 0.24, "pmin": 0.2},
+            (0.0, 0.0),
+            True,
+        ),  # no demand for it
+        ({"qmin": -0.06, "qmax": 0.24, "pmin": 0.2}, (0.0, 0.05), False),
+        ({"qmin": 0.05, "qmax": 0.24, "pmin": -0.2}, (0.1, 0.0), False),  # a storage
+    ],
+)
+def test_a_unit_alone_at_a_bus_is_off_where_the_bus_cannot_balance_it(limits, demand, off):
+    """Bus 8 of case14 without its only branch: the balance of a bus without a network."""
+    case = load_case("case14").without(("branch:14",))
+    unit = np.flatnonzero(case.bus_id[case.gen_bus] == 8)
+    values = {name: getattr(case, name).copy() for name in limits}
+    for name, value in limits.items():
+        values[name][unit] = value
+    pd, qd = case.pd.copy(), case.qd.copy()
+    pd[7], qd[7] = demand
+    stranded = stranded_buses(replace(case, pd=pd, qd=qd, **values))
+    assert case.bus_id[stranded].tolist() == ([8] if off else [])
 
 
 @pytest.mark.parametrize("demand", [(0.0, 0.0), (5.0, 2.0)])

@@ -198,7 +198,8 @@ def acopf(
     began = time.perf_counter()
     deenergized = deenergized_buses(case)
     if deenergized.all():
-        raise not_allowed("case", case.name, "one with a generator that can give active power")
+        allowed = "one with a generator that can run: active power, and reactive power in its range"
+        raise not_allowed("case", case.name, allowed)
     live = part_at(case, ~deenergized)
     model = AcModel(live.case)
     unit = _add_objective(model, objective, voll)
