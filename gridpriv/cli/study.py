@@ -224,6 +224,10 @@ def print_summary(table: pd.DataFrame) -> None:
     if table.cost_of_privacy.notna().any():
         output.say(output.worded("compare-cost-of-privacy"))
     output.say(output.worded("compare-balancing"))
+    most = table.iloc[int(table.curtailed_mw.fillna(0.0).argmax())]
+    if most.curtailed_mw >= NEGLIGIBLE_MW:
+        values = {"most": amount(most.curtailed_mw, "MW"), "of": f"{most.panel}, {most.series}"}
+        output.say(output.worded("compare-curtailed", **values))
 
 
 def _plan(args: argparse.Namespace) -> StudyPlan:

@@ -79,6 +79,7 @@ class MethodMeans(OfMethod, name="summary"):
         "Cost of privacy: cost minus that of the cheapest noise-free method on the grid", "$/h"
     )
     redispatch_shed_mw: Number = like(RunSummary, "redispatch_shed_mw")
+    curtailed_mw: Number = like(RunSummary, "curtailed_mw")
     ac_feasible_pct: Number = private("AC-feasible: share of finished runs", "% of finished runs")
     balancing_mw: Number = like(RunSummary, "balancing_mw")
     interchange_deviation_mw: Number = like(RunSummary, "interchange_deviation_mw")
@@ -224,7 +225,9 @@ class AcOptimumDocument(Row, name="acopf"):
     generation_cost: Number = private("Generation cost: cost of generation", "$/h")
     shed_mw: Number = private("Load shedding: active demand that is not served")
     deenergized_mw: Number = private("De-energized: demand on de-energized islands")
-    curtailed_mw: Number = private("Curtailed generation: generation that cannot be used")
+    curtailed_mw: Number = private(
+        "Curtailed generation: cut minimum output of generators and cut fixed injections"
+    )
     losses_mw: Number = private("Losses: active power losses of branches")
     status: Text = private("Status: of the solver")
     violations: list[documents.Violation] = part(documents.Violation)

@@ -293,7 +293,13 @@ def _significant(difference: Floats, metric: Metric, level: float) -> bool:
 
 METRICS = (
     *dict.fromkeys(metric.key for metric in (*COSTS, *BY_ROUND)),
-    *("balancing_mw", "interchange_deviation_mw", "plan_shortage_mw", "noise_magnitude"),
+    *(
+        "curtailed_mw",
+        "balancing_mw",
+        "interchange_deviation_mw",
+        "plan_shortage_mw",
+        "noise_magnitude",
+    ),
 )
 CONSTANT = tuple(c.name for c in Certificate.table.value_columns if c.dtype == "number")
 AVERAGED = ("ac_feasible", "baseline_cost", "method_cost", "noise_cost")

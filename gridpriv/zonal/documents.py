@@ -175,6 +175,10 @@ class RedispatchSummary(Row):
         "interchange; the deviations of the other zones have the same sum",
         at="final.physical.balancing_mw",
     )
+    curtailed_mw: Number = private(
+        "Curtailed generation: cut minimum output of generators and cut fixed injections",
+        at="final.physical.curtailed_mw",
+    )
 
 
 class BusRow(OfBus, OfZone, name="buses"):
@@ -465,7 +469,6 @@ class Physical(RedispatchSummary, name="physical"):
     optimality_gap: Number = private("Optimality gap: cost minus that of the AC optimum", "$/h")
     shed_mw: Number = like(Interchange, "shed_mw")
     deenergized_mw: Number = private("Shed on de-energized islands: demand of de-energized buses")
-    curtailed_mw: Number = private("Curtailed generation: curtailed active generation")
     balancing_cost: Number = like(Interchange, "balancing_cost")
     interchange_deviation_mw: Number = like(RunSummary, "interchange_deviation_mw")
     losses_mw: Number = private("Losses: active power losses of branches")
@@ -828,8 +831,8 @@ class StorageStep(Row, name="storage"):
     step: Text = known("Step: name of the step")
     storage: Text = known("Storage: name of the storage")
     bus: Number = known("Bus: bus number")
-    p_mw: Number = released("Output: discharge minus charge, so charging is negative")
-    energy_mwh: Number = released("Energy: energy after the step")
+    p_mw: Number = released("Planned output: discharge minus charge, so charging is negative")
+    energy_mwh: Number = released("Planned energy: energy after the step")
     soc_percent: Number = released("State of charge: energy over the largest energy")
 
 

@@ -801,6 +801,7 @@ def step_row(name: str, result: RunResult, number: int = 0, plan: DayPlan | None
         "plan_shortage_mw": float(last["plan_shortage_mw"]),
         "plan_surplus_mw": float(last["plan_surplus_mw"]),
         "redispatch_shed_mw": physical["shed_mw"],
+        "curtailed_mw": physical["curtailed_mw"],
         **{name: physical[name] for name in ("cost", "balancing_mw", "status", "ac_feasible")},
         "violated": physical["failure"] or limits_named(physical["violations"]) or None,
         **Baselines.of(result.reference).as_dict(),

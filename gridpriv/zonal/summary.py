@@ -480,16 +480,19 @@ def _of_series(steps: list[Json], planned: int, settings: Json) -> Iterator[tupl
     for step in steps:
         if step.get("status") == "infeasible" and step.get("violated"):
             yield "step-infeasible", {"step": step["step"], "violated": step["violated"]}
-    shed = [
-        (step["redispatch_shed_mw"], step["step"], step.get("demand_mw") or 0.0)
-        for step in steps
-        if step.get("redispatch_shed_mw") is not None
-    ]
-    if shed:
-        most, at, load = max(shed, key=lambda step: step[0])
-        mean = {"mean": amount(sum(mw for mw, *_ in shed) / len(shed), "MW")}
-        code = "steps-shed" if most > negligible_mw(load) else "steps-no-shed"
-        yield code, mean | {"most": amount(most, "MW"), "step": at}
+    for key, above, below in (
+        ("redispatch_shed_mw", "steps-shed", "steps-no-shed"),
+        ("curtailed_mw", "steps-curtailed", None),
+    ):
+        power = [
+            (step[key], step["step"], step.get("demand_mw") or 0.0)
+            for step in steps
+            if step.get(key) is not None
+        ]
+        most, at, load = max(power, key=lambda step: step[0], default=(0.0, None, 0.0))
+        if code := power and (above if most > negligible_mw(load) else below):
+            mean = amount(sum(mw for mw, *_ in power) / len(power), "MW")
+            yield code, {"mean": mean, "most": amount(most, "MW"), "step": at}
     if any(step.get("cost") is not None for step in steps):
         yield "costs-include", {"voll": f"{settings['voll']:g}", "payment": ""}
     if large := _not_converged(steps, "consensus_residual"):
@@ -528,6 +531,9 @@ def _coupled(document: Json) -> Iterator[tuple[str, Json]]:
         share = "" if percent is None else f" ({percent:.3g} %)"
         values = {"storage": name, "step": row["step"], "energy": energy, "percent": share}
         yield "storage-after", values
+    curtailed = [(s.get("curtailed_mw") or 0.0, s.get("demand_mw") or 0.0) for s in steps]
+    if last and any(power > negligible_mw(demand) for power, demand in curtailed):
+        yield "storage-as-planned", {}
     if not coupled:
         return
     efforts = [(s["rounds"], s["consensus_residual"]) for s in steps if s.get("rounds") is not None]

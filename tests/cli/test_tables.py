@@ -51,6 +51,7 @@ def test_the_answer_of_a_comparison_splits_no_word_at_80_columns(costs, monkeypa
         "panel": "case118",
         "total_epsilon": 0.5,
         "redispatch_shed_mw": 1e-12,
+        "curtailed_mw": 1e-12,
         "balancing_mw": 2.4e-9,
         "ac_feasible": 0.8765,
         "seeds": 5,
@@ -68,6 +69,18 @@ def test_the_answer_of_a_comparison_splits_no_word_at_80_columns(costs, monkeypa
     assert ("cost above noise-free: " in " ".join(printed.split())) is costs, "no value, no column"
     note = "balancing power (half of all interchange deviations); costs include its"
     assert note in " ".join(printed.split())
+
+
+@pytest.mark.parametrize(("mean", "printed"), [(1.478, True), (1e-9, False)])
+def test_a_comparison_names_the_method_that_curtails_most(mean, printed, capsys):
+    figures = dict.fromkeys(("cost_of_privacy", "cost_of_privacy_high", "target_delta"), math.nan)
+    figures |= dict.fromkeys(("redispatch_shed_mw", "balancing_mw", "total_epsilon"), 0.0)
+    row = figures | {"panel": "own", "ac_feasible": 1.0, "seeds": 2, "budget": "total:2"}
+    methods = [("one-shot", 0.0), ("paper", mean), ("failed", math.nan)]
+    rows = [row | {"series": name, "curtailed_mw": mw} for name, mw in methods]
+    print_summary(pd.DataFrame(rows))
+    text = " ".join(capsys.readouterr().out.split())
+    assert ("curtailed generation: up to 1.478 MW (own, paper)" in text) is printed
 
 
 def test_columns_move_together_before_words_are_broken(monkeypatch, capsys):

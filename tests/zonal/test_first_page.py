@@ -16,7 +16,7 @@ from gridpriv.core.text import amount, shown
 from gridpriv.power import schedule
 from gridpriv.power.ac.optimum import acopf
 from gridpriv.zonal.physical import extremes
-from gridpriv.zonal.summary import series_summary
+from gridpriv.zonal.summary import series_messages, series_notes, series_summary
 
 pytestmark = pytest.mark.usefixtures("few_replans")
 
@@ -257,3 +257,19 @@ def test_a_series_that_sheds_kilowatts_says_so_where_they_are_its_load(demand, s
     step = {"step": "1", "redispatch_shed_mw": 0.005, "demand_mw": demand}
     text = " ".join(series_sentences([step], 1, {"voll": 5000.0, "objective": "cost"}))
     assert ("at step 1" in text) is sheds
+
+
+@pytest.mark.parametrize(("demand", "curtails"), [(0.068, True), (6000.0, False)])
+def test_a_series_states_curtailed_generation_above_rounding(demand, curtails):
+    steps = [
+        {"step": "1", "curtailed_mw": 0.005, "demand_mw": demand},
+        {"step": "2", "curtailed_mw": 0.001, "demand_mw": demand},
+    ]
+    notes = series_messages(steps, 2, {"voll": 5000.0, "objective": "cost"})
+    stated = [note.values for note in notes if note.code == "steps-curtailed"]
+    assert [tuple(map(str, v.values())) for v in stated] == [("0.0030", "0.0050", "1")] * curtails
+    document = {"steps": steps, "planned": 2, "settings": {"voll": 5000.0, "objective": "cost"}}
+    plan = {"storage": "a", "step": "2", "energy_mwh": 4.0, "soc_percent": 50.0}
+    privacy = {"interrupted_releases_per_zone": 0}
+    notes = series_notes(document | {"storage": [plan], "privacy": privacy, "released_once": []})
+    assert ("storage-as-planned" in {note.code for note in notes}) is curtails
