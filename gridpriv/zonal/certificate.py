@@ -96,6 +96,8 @@ class PublishedDraw:
     unit_name : str
     reactive : float
         Weight of reactive values: their noise is that of active values divided by it.
+    weights : tuple of float
+        Of a tree: weights of the sum over all buses and of a bus before the noise.
     """
 
     quantity: str
@@ -103,6 +105,7 @@ class PublishedDraw:
     unit: float
     unit_name: str
     reactive: float = 1.0
+    weights: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,6 +254,7 @@ def _row(drawn: PublishedDraw) -> Json:
         "scale": drawn.unit * mechanism.scale,
         "standard_deviation": drawn.unit * math.sqrt(mechanism.variance),
         "reactive_weight": drawn.reactive,
+        "weights": list(drawn.weights),
         "unit": drawn.unit_name,
         "norm": str(mechanism.norm),
         "epsilon": epsilon_of(release.certified, 0.0),
@@ -285,6 +289,11 @@ OTHER = {
 }
 
 
+SUMS = (
+    "Before the noise, the total is multiplied by {weights[0]:.4g} and the demand of a bus by "
+    "{weights[1]:.4g}. Divided by it, the noise has a standard deviation of {total:.4g} {unit} for "
+    "the total and {bus:.4g} {unit} for a bus. The posterior combines all values with the prior."
+)
 WEIGHTED = (
     "Reactive values are multiplied by {weight:.4g} before the noise; the estimate of reactive "
     "demand follows active demand at the public power factor."
@@ -297,6 +306,10 @@ def data_sheet(document: Json, notes: Sequence[str] = ()) -> str:
     releases = [line for release in document["releases"] for line in _lines(release)]
     weights = sorted({release["reactive_weight"] for release in document["releases"]} - {1.0})
     releases += [line for weight in weights for line in ("", WEIGHTED.format(weight=weight))]
+    for release in document["releases"]:
+        if release["weights"]:
+            total, bus = (release["standard_deviation"] / each for each in release["weights"])
+            releases += ["", SUMS.format(**release, total=total, bus=bus)]
     shown = document | guard | rounded_bounds(guard) | {"releases": "\n".join(releases)}
     sheet = TEXTS["sheet"].format(
         **(shown | document["demand"]),
@@ -321,8 +334,8 @@ def _lines(release: Json) -> list[str]:
             **(release | {"quantity": f"{release['quantity']}, active"})
         )
         lines.append(
-            f"| {release['quantity']}, reactive | {release['mechanism']} | in the line above | "
-            f"in the line above | {deviation:.4g} | MVAr |"
+            f"| {release['quantity']}, reactive | {release['mechanism']} | joint with active | "
+            f"joint with active | {deviation:.4g} | MVAr |"
         )
     return lines
 

@@ -942,6 +942,9 @@ class PublishedRelease(Row, name="releases"):
     scale: Number = released("Scale: scale of the noise")
     standard_deviation: Number = released("Noise: standard deviation of one number (active)")
     reactive_weight: Number = released("Reactive weight: noise of active over reactive values")
+    weights: Any = released(
+        "Weights: factors of the total and of a bus before the noise, of a tree; else empty"
+    )
     unit: Text = known("Unit: unit of sensitivity, scale and noise")
     norm: Text = known("Norm: norm of the sensitivity")
     epsilon: Number = released("Epsilon: epsilon (pure DP) of this release")

@@ -367,7 +367,10 @@ class ProtectedCase:
         ready, base = self.publication.ready, self.served.case.base_mva
         release, strategy = self.first.release, self.first.disclosure.strategy
         unit = UNITS[ready.settings.protects]
-        drawn = [PublishedDraw(f"demand: {strategy.name}", release, base, unit, strategy.reactive)]
+        first, last = strategy.matrix[[0, -1]].max(axis=1)  # of a tree the sum, and a bus
+        weights = (float(first), float(last)) if strategy.name == "tree" else ()
+        quantity = f"demand: {strategy.name}"
+        drawn = [PublishedDraw(quantity, release, base, unit, strategy.reactive, weights)]
         if isinstance(self.posterior, PricedRelease):
             query = self.posterior.query.release
             drawn.append(PublishedDraw("demand at published prices", query, 1.0, "$/h"))

@@ -242,6 +242,19 @@ def test_the_stated_range_holds_the_true_optimal_cost() -> None:
     assert sum(inside) >= 15
 
 
+def test_the_noise_of_a_tree_bounds_the_error_of_its_total() -> None:
+    """The posterior combines the released total with more data."""
+    case = load_case("case14")
+    protected = protect(prepare_publication(case, settings(release="tree", seed=1)))
+    document = certificate(protected.contents, protected.case("x"), {}, None)
+    (release,) = document["releases"]
+    total, bus = (release["standard_deviation"] / weight for weight in release["weights"])
+    assert sum(release["weights"]) == pytest.approx(1.0)
+    assert document["demand"]["expected_total_error_mw"] <= total
+    sheet = data_sheet(document)
+    assert f"deviation of {total:.4g} MW for the total and {bus:.4g} MW for a bus" in sheet
+
+
 def test_a_data_sheet_states_the_noise_of_active_and_reactive_demand() -> None:
     row = {"quantity": "demand: total", "mechanism": "Laplace", "epsilon": 1.0, "unit": "MW"}
     row |= {"sensitivity": 10.5, "standard_deviation": 14.85}
