@@ -654,8 +654,10 @@ def _voltage(match: re.Match[str], facts: Facts) -> str | None:
 
 def _balancing(match: re.Match[str], facts: Facts) -> str | None:
     """Return the fault of balancing power and its share of the demand."""
-    fault = same(match[1], facts["balancing_mw"])
-    return fault or (match[2] and same(match[2], facts.share_of_load, 2, 12))
+    fault, share = same(match[1], facts["balancing_mw"]), facts.share_of_load
+    if share is not None and match[3] == "times":
+        share /= 100.0
+    return fault or (match[2] and same(match[2], share, 2, 12))
 
 
 def _payment(match: re.Match[str], facts: Facts) -> str | None:
@@ -827,7 +829,11 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (r"(?:(?<= zone, )|(?<= zones, ))(no noise|no demand released|\S+ noise on .*)$", _noise),
     (r"^\s*AC-feasible\s+(yes|marginal|no)\s*$", _status),
     (rf"^\s*load shedding\s+{NUMBER}\s+MW\s*$", equals("shed_mw")),
-    (rf"^\s*load shedding of zones' plans\s+{NUMBER}\s+MW\s*$", _failed),
+    (
+        rf"^\s*load shedding of zones' plans\s+{NUMBER}\s+MW"
+        r"(?:\s+without zones that have no solution: .*|\s*)$",
+        _failed,
+    ),
     (rf"^\s*on de-energized islands\s+{NUMBER}\s+MW\s*$", equals("deenergized_mw")),
     (rf"^\s*in the AC optimum\s+{NUMBER}\s+MW(?:\s+beyond islands)?\s*$", _unservable),
     (
@@ -847,7 +853,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"^\s*curtailed generation\s+{NUMBER}\s+MW\s*$", equals("curtailed_mw")),
     (
         rf"^\s*balancing power\s+{NUMBER}\s+MW\s+"
-        r"deviation(?: of interchange|, ([\d.e+-]+) % of the demand)\s*$",
+        r"deviation(?: of interchange|, ([\d.e+-]+) (% of|times) the demand)\s*$",
         _balancing,
     ),
     (

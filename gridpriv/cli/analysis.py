@@ -363,8 +363,9 @@ def sentences(document: Json) -> list[str]:
     if screened:
         lines.append(output.worded("security-screened", outages=counted(screened, "outage")))
     if document["secure"] is False and document["corrected"] is None:
+        violated_after = any(row["violations"] for row in rows)
         preventive = "--secure finds a dispatch that keeps limits after outages, if possible; "
-        of_shared = preventive if document["view"] == SHARED else ""
+        of_shared = preventive if document["view"] == SHARED and violated_after else ""
         lines.append(output.worded("security-next", preventive=of_shared))
     public = document["visibility"] == "public"
     return [*lines, _publishable(document["privacy"]) if public else LOCAL_NOTE]
@@ -407,7 +408,7 @@ def _corrected(rows: list[Json]) -> str:
         return "Corrective redispatch: none is needed."
     done = [outcome for outcome in tried if outcome["status"] == "corrected"]
     shed = [outcome["shed_mw"] for outcome in done if outcome["shed_mw"] > 0.0]
-    shedding = f" {len(shed)} of them shed load, up to {max(shed):.4g} MW." if shed else ""
+    shedding = f"; {len(shed)} of these shed load, up to {max(shed):.4g} MW" if shed else ""
     failed = len(tried) - len(done)
     note = f" No set points keep the limits after {counted(failed, 'outage')}." if failed else ""
     outages = counted(len(tried), "outage")

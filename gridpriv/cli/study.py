@@ -284,7 +284,10 @@ def _own_axes(args: argparse.Namespace) -> Json:
             raise not_allowed(name, text, "one value or more")
         for value, after in pairwise(axes[axis]) if axis == "budgets" else ():
             if ":" in value and ";" not in value + after and ":" not in after:
-                form = f"numbers first ('{after},{value}') or a delta after ';' ('total:1;1e-5')"
+                form = (
+                    f"a list with numbers before totals ('{after},{value}'), or a total with its "
+                    "delta after ';' ('total:1;1e-5')"
+                )
                 raise not_allowed(name, text, form)
     if len(axes.get("seeds", ())) == 1 and "," not in args.seeds:
         axes["seeds"] = axes["seeds"][0]

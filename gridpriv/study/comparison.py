@@ -26,7 +26,7 @@ from gridpriv.core.processes import unordered
 from gridpriv.core.store import MANIFEST, NETWORK_TABLES, Store, Study, Tables
 from gridpriv.core.text import Json, counted
 from gridpriv.grid.case import Case
-from gridpriv.grid.library import load_case
+from gridpriv.grid.library import load_case, zoning_of
 from gridpriv.grid.zoning import Zoning, tie_lines, zone_map
 from gridpriv.power.prior import warn_of_demand
 from gridpriv.privacy.settings import NO_BUDGET
@@ -60,10 +60,13 @@ def load_grids(plan: StudyPlan) -> Grids:
 
 def _zoned(case: Case, label: str, zoning: str) -> ZonedCase:
     """Return a case under a map; an error names the case, and the way to give it a map."""
+    advice = f"--zonings {label}=MAP gives this case a map of its own"
+    if not zoning and zoning_of(case, None, None) is None:
+        maps = "MAP: K, PARTITION:K or FILE.csv"
+        raise InputError(f"case {label} has no shipped zone map; {advice} ({maps})")
     try:
         return ZonedCase(case, zoning_for(case, zoning or None))
     except InputError as error:
-        advice = f"--zonings {label}=MAP gives this case a map of its own"
         raise InputError(f"case {label}: {error}; {advice}") from None
 
 

@@ -15,6 +15,7 @@ from gridpriv.core.text import (
     Message,
     amount,
     by_severity,
+    capitalized,
     counted,
     differs,
     make_message,
@@ -81,7 +82,7 @@ def messages(document: Json) -> list[Message]:
 def _feasibility(document: Json) -> Iterator[tuple[str, Json]]:
     physical = document["final"]["physical"]
     if physical["failure"]:
-        yield "no-power-flow", {"failure": physical["failure"]}
+        yield "no-power-flow", {"failure": capitalized(physical["failure"])}
     elif physical["status"] in ("infeasible", "marginal"):
         least = (document["final"]["cost_of_privacy"] or {}).get("least_shed_mw") or 0.0
         sheds = f" The AC optimum sheds at least {amount(least, 'MW')} MW." if least > 0 else ""

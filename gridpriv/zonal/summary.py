@@ -142,6 +142,8 @@ def _share(physical: Json) -> str:
     power, load = physical["balancing_mw"] or 0.0, physical["load_mw"] or 0.0
     if power <= negligible_mw(load) or load <= 0:
         return "deviation of interchange"
+    if power > load:
+        return f"deviation, {number_text(power / load, 2)} times the demand"
     return f"deviation, {number_text(100.0 * power / load, 2)} % of the demand"
 
 
@@ -159,8 +161,9 @@ def _power(physical: Json, costs: Json, settings: Json) -> list[list[object]]:
         for key, (name, note) in {**CAUSES, **prior}.items()
         if shed and (costs.get(key) or 0.0) > rounding and (optimal or key != "unavoidable_mw")
     }
+    unsolved = ", ".join(physical["fallback_zones"]) if failed else ""
     power = [
-        (shedding, shed, ""),
+        (shedding, shed, f"without zones that have no solution: {unsolved}" if unsolved else ""),
         *((name, costs[key], note) for key, (name, note) in causes.items()),
         ("load shedding, AC optimum", None if optimal else optimum, "the run sheds less"),
         ("curtailed generation", physical["curtailed_mw"], ""),

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import gridpriv
-from gridpriv.cli.analysis import _prevented, _worst, sentences
+from gridpriv.cli.analysis import _corrected, _prevented, _worst, sentences
 from gridpriv.cli.main import main
 from gridpriv.core.errors import InputError
 from gridpriv.power.ac.state import Limit
@@ -194,6 +194,23 @@ def test_islanded_load_is_explained_where_its_column_is_printed():
     assert not any("Islanded" in line for line in sentences(document | {"contingencies": rows}))
     shown = [contingencies[0] | {"islanded_mw": 5.0}, *contingencies[1:]]
     assert any("Islanded" in line for line in sentences(document | {"contingencies": shown}))
+
+
+@pytest.mark.parametrize("violations", [0, 1])
+def test_a_dispatch_within_limits_is_advised_where_a_limit_is_violated(noisy, violations):
+    document = gridpriv.security(noisy, "generators").as_dict()
+    rows = document["contingencies"]
+    some = next(row["violations"] for row in rows if row["violations"])
+    shown = [row | {"violations": some[:violations], "shed_mw": 5.0} for row in rows]
+    text = " ".join(sentences(document | {"contingencies": shown}))
+    assert document["secure"] is False and "--corrective finds" in text
+    assert ("--secure finds" in text) == bool(violations)
+
+
+def test_load_shedding_after_corrective_redispatch_is_in_the_sentence_on_limits():
+    rows = [{"corrective": {"status": "corrected", "shed_mw": 5.0}}] * 7
+    text = _corrected(rows).partition(" The MW of")[0]
+    assert text.endswith("after 7 of 7 outages; 7 of these shed load, up to 5 MW.")
 
 
 def test_the_preventive_plan_counts_outages_that_shed_load_before_and_after():

@@ -229,7 +229,8 @@ def test_infeasible_and_marginal_states_are_named_with_their_limits(private):
         assert ("sheds at least 12.50 MW" in str(message)) == (status == "infeasible")
         assert message.severity == "warning"
     failed = changed(private, physical={"failure": "no solution near bus 4"})
-    assert "no-power-flow" in codes(failed)
+    (text,) = (str(m) for m in messages(failed) if m.code == "no-power-flow")
+    assert "fails. No solution" in text
 
 
 @pytest.mark.parametrize(
@@ -585,6 +586,9 @@ def test_balancing_power_is_next_to_the_cost_of_privacy_with_its_value(private):
     (text,) = (str(m) for m in messages(document) if m.code == "costs-include")
     assert "At 1000 $/MWh (--balancing-price), that power is worth 25900.0 $/h" in text
     assert " pay " not in text, "no rule says which zone pays"
+    beyond = changed(private, physical={"balancing_mw": 2590.0})
+    (row,) = (row for row in results(beyond) if row[0] == "balancing power")
+    assert row[3] == "deviation, 10 times the demand", "2590 MW of 259 MW"
     physical |= {"balancing_mw": 0.43749, "balancing_cost": 437.49}
     physical |= {"worst_loading_percent": 100.06, "worst_branch": "6-8"}
     document = changed(private, physical=physical)

@@ -29,7 +29,7 @@ from gridpriv.zonal.documents import ResShed
 from gridpriv.zonal.messages import messages
 from gridpriv.zonal.physical import Reference, cost_of_privacy, shed_causes, verdict
 from gridpriv.zonal.settings import make_settings
-from gridpriv.zonal.summary import CAUSES, line, summary_table
+from gridpriv.zonal.summary import CAUSES, line, results, summary_table
 from gridpriv.zonal.tables import result_tables
 
 OPTIMUM = {"case14": 8081.5, "case118": 129660.7}
@@ -472,6 +472,9 @@ def test_figures_of_a_grid_without_a_power_flow_are_those_of_plans(case14, zones
     assert "load shedding" in {row[0] for row in summary_table(document)[2]}
     assert line(document).endswith("MW shed")
     document["final"]["physical"] |= {"status": "infeasible", "failure": "no solution"}
+    document["final"]["physical"] |= {"fallback_zones": ["2"]}  # its shedding is unknown
+    (row,) = (row for row in results(document) if row[0] == "load shedding of zones' plans")
+    assert row[3] == "without zones that have no solution: 2"
     named = {row[0] for row in summary_table(document)[2]}
     assert "load shedding of zones' plans" in named and "load shedding" not in named
     assert "shed by plans without an AC power flow" in line(document)
