@@ -331,12 +331,12 @@ def size_questions(
     total: float, most: float, quantity: str, unit: str, owner: str, *, scaled: bool = False
 ) -> list[str]:
     """Return a warning if a total is more than :data:`MOST_TIMES` the capacity of its owner."""
-    if not total > MOST_TIMES * most > 0.0:
+    if not abs(total) > MOST_TIMES * most > 0.0:
         return []
     doubt = "that load scale intended" if scaled else f"it in {unit}, not in k{unit[1:]}"
     return [
-        f"{quantity} adds up to {total:.6g} {unit}, {total / most:.3g} times the {most:.6g} MW "
-        f"that the {owner} can generate or import. Is {doubt}?"
+        f"{quantity} adds up to {total:.6g} {unit}, {abs(total) / most:.3g} times the "
+        f"{most:.6g} MW that the {owner} can generate or import. Is {doubt}?"
     ]
 
 
@@ -373,7 +373,7 @@ def demand_questions(
         ("active demand pd_mw", "MW", case.pd),
         ("reactive demand qd_mvar", "MVAr", case.qd),
     ):
-        total = case.base_mva * float(np.abs(demand).sum())
+        total = case.base_mva * float(demand.sum())
         quantity = f"{source}: {name}", unit, owner
         questions += size_questions(total, most, *quantity, scaled=load_scale != 1.0)
     if zone is not None:
@@ -382,14 +382,14 @@ def demand_questions(
     expected = f" About {LOAD_SHARE * most:.3g} MW in all were expected." if most > 0.0 else ""
     if not active.any():
         questions.append(f"{source}: demand is 0 MW at every bus. Is that intended?{expected}")
-    elif active.max() <= 0.0:
+    elif active.sum() < 0.0 and (active < 0.0).sum() > (active > 0.0).sum():
         questions.append(
-            f"{source}: no bus has a demand above 0 MW, in all it is {active.sum():.6g} MW. Is the "
+            f"{source}: active demand pd_mw adds up to {active.sum():.6g} MW, less than 0. Is the "
             f"sign right? Demand is positive, embedded generation negative.{expected}"
         )
     elif np.abs(active).sum() < LEAST_PLAUSIBLE * most:
         questions.append(
-            f"{source}: active demand pd_mw adds up to {np.abs(active).sum():.6g} MW. "
+            f"{source}: active demand pd_mw adds up to {active.sum():.6g} MW. "
             f"{'Is it in MW, not in GW?' if load_scale == 1.0 else 'Is that load scale intended?'}"
             f"{expected}"
         )

@@ -72,7 +72,7 @@ def test_negative_loads_everywhere_are_generation_without_a_taker(
     physical, _, warned = outcome(capsys, *grid(tmp_path, (1,), JOINED, -1.0))
     assert physical["shed_mw"] == pytest.approx(0.0, abs=1e-3)
     assert physical["curtailed_mw"] == pytest.approx(140.0, abs=0.1)
-    assert "no bus has a demand above 0 MW, in all it is -140 MW. Is the sign right?" in warned
+    assert "pd_mw adds up to -140 MW, less than 0. Is the sign right?" in warned
 
 
 def demand_file(folder: Path, factor: float) -> Path:

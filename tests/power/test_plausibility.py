@@ -19,7 +19,7 @@ from gridpriv.power.prior import demand_questions
     [
         ((1.0, 1.0), []),
         ((3.0, 3.0), []),  # a stressed grid is no mistake: gridpriv relax --load-scale 3
-        ((-0.2, 1.0), [r"no bus has a demand above 0 MW, in all it is -51.8 MW. Is the sign"]),
+        ((-0.2, 1.0), [r"pd_mw adds up to -51.8 MW, less than 0. Is the sign"]),
         ((0.0, 0.0), [r"demand is 0 MW at every bus. Is that intended\? About 463 MW"]),
         ((1e-3, 1e-3), [r"adds up to 0.259 MW. Is it in MW, not in GW\? About 463 MW"]),
         ((1.0, 1e3), [r"qd_mvar adds up to 81300 MVAr, 105 times .*not in kVAr\?"]),
@@ -35,6 +35,23 @@ def test_questions_name_the_value_and_what_was_expected(
     for question, pattern in zip(questions, patterns, strict=True):
         assert question.startswith("--demand usual.csv: ")
         assert re.search(pattern, question), question
+
+
+@pytest.mark.parametrize(("factor", "total"), [(-1.0, "-159 MW, less than 0"), (1e3, "159000 MW")])
+def test_questions_state_the_sum_of_a_column_with_both_signs(
+    case14: Case, factor: float, total: str
+) -> None:
+    """50 MW of embedded generation count as -50 MW, whatever the sign or unit of the column."""
+    pd = np.zeros(case14.n_bus)
+    pd[:3] = factor * np.array([-0.5, 1.0, 1.09])
+    (question,) = demand_questions(replace(case14, pd=pd), "--demand usual.csv")
+    assert f"active demand pd_mw adds up to {total}" in question
+
+
+def test_a_published_grid_that_exports_is_not_asked_for_its_sign() -> None:
+    """case533mt_lo has a few wind parks, and loads at many more buses."""
+    case = load_case("case533mt_lo")
+    assert case.pd.sum() < 0.0 and demand_questions(case, "case533mt_lo") == []
 
 
 def test_a_load_scale_is_questioned_itself(case14: Case) -> None:
