@@ -853,7 +853,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"^\s*curtailed generation\s+{NUMBER}\s+MW\s*$", equals("curtailed_mw")),
     (
         rf"^\s*balancing power\s+{NUMBER}\s+MW\s+"
-        r"deviation(?: of interchange|, ([\d.e+-]+) (% of|times) the demand)\s*$",
+        r"deviation(?: of interchange|, ([\d.e+-]+) (% of|times) the gross demand)\s*$",
         _balancing,
     ),
     (
@@ -936,7 +936,7 @@ STATEMENTS: tuple[tuple[str, Check | None], ...] = (
     (rf"The AC optimum sheds at least {AMOUNT} MW", _least),
     (
         rf"The scheduled interchange is not physically realizable: without any noise, zones draw "
-        rf"{AMOUNT} MW of balancing power, ([\d.e+-]+) % of the demand",
+        rf"{AMOUNT} MW of balancing power, ([\d.e+-]+) % of the gross demand",
         _share_of_load,
     ),
     (r"The noise-free baseline is AC-feasible", _noise_free("feasible")),

@@ -112,8 +112,8 @@ def _dispatch(units: pd.DataFrame) -> Iterator[Fact]:
 
 
 def _load_shedding(shed: float, load: float) -> Fact:
-    """Return load shedding (MW) with its share of the demand."""
-    note = f"{number_text(100.0 * shed / load, 2)} % of the demand" if load > 0 < shed else ""
+    """Return load shedding (MW) with its share of the gross demand."""
+    note = f"{number_text(100.0 * shed / load, 2)} % of the gross demand" if load > 0 < shed else ""
     return Fact("Load shedding", f"{amount(shed, 'MW')} MW", note)
 
 

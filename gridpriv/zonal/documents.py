@@ -464,7 +464,7 @@ class Physical(RedispatchSummary, name="physical"):
 
     status: Text = like(StepRow, "status")
     failure: Text = private("Failure: reason of a failed AC power flow")
-    load_mw: Number = private("Demand: sum of positive active demand")
+    load_mw: Number = private("Gross demand: sum of positive active demand")
     generation_cost: Number = private("Generation cost: generation cost after AC redispatch", "$/h")
     optimality_gap: Number = private("Optimality gap: cost minus that of the AC optimum", "$/h")
     shed_mw: Number = like(Interchange, "shed_mw")

@@ -138,13 +138,13 @@ def results(document: Json) -> list[list[object]]:
 
 
 def _share(physical: Json) -> str:
-    """Return the meaning of balancing power, and its share of the demand."""
+    """Return the meaning of balancing power, and its share of the gross demand."""
     power, load = physical["balancing_mw"] or 0.0, physical["load_mw"] or 0.0
     if power <= negligible_mw(load) or load <= 0:
         return "deviation of interchange"
     if power > load:
-        return f"deviation, {number_text(power / load, 2)} times the demand"
-    return f"deviation, {number_text(100.0 * power / load, 2)} % of the demand"
+        return f"deviation, {number_text(power / load, 2)} times the gross demand"
+    return f"deviation, {number_text(100.0 * power / load, 2)} % of the gross demand"
 
 
 def _power(physical: Json, costs: Json, settings: Json) -> list[list[object]]:

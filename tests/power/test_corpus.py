@@ -219,7 +219,7 @@ def test_no_part_of_a_runs_messages_is_unknown(modules, finished, monkeypatch):
             "At 250 $/MWh (--balancing-price), that power is worth 7.75 $/h.",
             "printed 250",
         ),
-        ("balancing power  0.031 MW  deviation, 2.5 % of the demand", "printed 0.031"),
+        ("balancing power  0.031 MW  deviation, 2.5 % of the gross demand", "printed 0.031"),
         (
             "The grid is short of generating capacity: where load is shed, demand and losses "
             "exceed the capacity by 3 MW.",

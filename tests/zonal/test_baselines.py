@@ -582,13 +582,13 @@ def test_balancing_power_is_next_to_the_cost_of_privacy_with_its_value(private):
     names = [row[0] for row in results(document)]
     assert names[names.index("cost of privacy") + 1] == "balancing power"
     note = results(document)[names.index("balancing power")][3]
-    assert note == "deviation, 10 % of the demand"
+    assert note == "deviation, 10 % of the gross demand"
     (text,) = (str(m) for m in messages(document) if m.code == "costs-include")
     assert "At 1000 $/MWh (--balancing-price), that power is worth 25900.0 $/h" in text
     assert " pay " not in text, "no rule says which zone pays"
     beyond = changed(private, physical={"balancing_mw": 2590.0})
     (row,) = (row for row in results(beyond) if row[0] == "balancing power")
-    assert row[3] == "deviation, 10 times the demand", "2590 MW of 259 MW"
+    assert row[3] == "deviation, 10 times the gross demand", "2590 MW of 259 MW"
     physical |= {"balancing_mw": 0.43749, "balancing_cost": 437.49}
     physical |= {"worst_loading_percent": 100.06, "worst_branch": "6-8"}
     document = changed(private, physical=physical)

@@ -83,7 +83,7 @@ def test_a_grid_without_load_prints_its_run(planning, capsys):
     assert main([*words, "--mechanism", "none", "--no-reference"]) == 0
     printed = capsys.readouterr().out
     assert "no load shedding." in printed
-    assert "of the demand" not in printed
+    assert "of the gross demand" not in printed
 
 
 def test_balancing_power_without_load_has_a_value_but_no_share(capsys):
@@ -94,7 +94,7 @@ def test_balancing_power_without_load_has_a_value_but_no_share(capsys):
     summarise(document)
     printed = " ".join(capsys.readouterr().out.split())
     assert "that power is worth 5000.00 $/h." in printed
-    assert "of the demand" not in printed
+    assert "of the gross demand" not in printed
 
 
 # 21: one bus without a branch; 53: nothing generates; 68: no load. Slow ones are below
