@@ -21,7 +21,7 @@ import numpy as np
 from gridpriv.consensus.coordinator import make_consensus
 from gridpriv.consensus.sessions import AnswerLimits, PublicAgreement, RequestLimits
 from gridpriv.core.arrays import Bools, Floats, Ints
-from gridpriv.core.errors import not_allowed
+from gridpriv.core.errors import InputError, not_allowed
 from gridpriv.core.files import read_document, write_text
 from gridpriv.core.text import Json
 from gridpriv.power.zone import flat_start
@@ -226,7 +226,13 @@ def read_agreement(path: Path) -> Agreement:
 
 
 def _agreement(document: Json) -> Agreement:
-    settings = make_settings(None, **document["settings"])
+    try:
+        settings = make_settings(None, **document["settings"])
+    except InputError as error:
+        raise ValueError(
+            f"{error}. If it was written by an earlier development version, make it again, with "
+            "gridpriv consortium"
+        ) from error
     if settings.noise_schedule is None and settings.effective_perturbation().target == "demand":
         raise ValueError(
             "it does not state noise_schedule (when demand noise is drawn): make it again, with "

@@ -592,6 +592,10 @@ def _difference(key: str, was: Json, manifest: Json) -> str:
     names = []
     if "settings" in keys:
         names = _differing(stored_plan.get("settings", {}), requested_plan["settings"])
+    commands = [str(document.get("repeat") or "") for document in (was, manifest)]
+    flags = {f"--{name.replace('_', '-')}" for name in names}
+    if keys == ["settings"] and all(commands) and flags.isdisjoint(" ".join(commands).split()):
+        return f"written by an earlier development version, with another {' and '.join(names)}"
     changed = ", ".join(key.removesuffix("_sha256") for key in keys)
     return f"other {changed}" + (f" ({', '.join(names)})" if names else "")
 

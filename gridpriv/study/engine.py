@@ -29,7 +29,7 @@ from typing import Any, Protocol, TypeVar
 
 import pandas as pd
 
-from gridpriv.core.errors import GridprivError, not_allowed, notes
+from gridpriv.core.errors import GridprivError, InputError, not_allowed, notes
 from gridpriv.core.store import Store, Study, Tables, as_columns, open_store, read_study
 from gridpriv.core.tables import (
     Column,
@@ -345,6 +345,11 @@ def run_study(
     """
     with open_store(out, manifest, resume=resume, common=common) as store:
         stored = store.stored()
+        if stored.keys() - {task.id for task in tasks}:
+            raise InputError(
+                f"out = {str(out)!r}: must be another folder; it was written by an earlier "
+                "development version, with other settings of its runs"
+            )
         failed = {run for run, status in stored.items() if retry_failed and status == "failed"}
         remaining = [task for task in tasks if task.id in failed or task.id not in stored]
         check(remaining)

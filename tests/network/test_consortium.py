@@ -141,6 +141,19 @@ def test_an_agreement_of_an_earlier_format_are_refused(case14, zones14, tmp_path
         read_agreement(path)
 
 
+def test_an_agreement_of_totals_at_another_delta_than_its_budget_is_refused(
+    case14, zones14, tmp_path
+):
+    """Earlier versions wrote the default delta of totals next to the budget's."""
+    folder = laid_out(case14, zones14, tmp_path / "here", budget="total:5,1e-6")
+    path = folder / "1" / "agreement.json"
+    assert read_agreement(path).settings.total_delta == 1e-6
+    path.write_text(path.read_text().replace('"target_delta": null', '"target_delta": 1e-05'))
+    with pytest.raises(InputError, match="earlier development version") as caught:
+        read_agreement(path)
+    assert f"agreement {path}: target_delta = 1e-05" in str(caught.value)
+
+
 @pytest.mark.parametrize("solver_tolerance", ["matched", "tight"])
 def test_a_zone_solves_as_far_as_the_agreement_says(
     case14, zones14, tmp_path, solver_tolerance, monkeypatch

@@ -23,6 +23,7 @@ from gridpriv.study.plan import make_plan
 from gridpriv.study.record import _warning
 from gridpriv.zonal.opening import RoundRecord
 from gridpriv.zonal.run import run_prepared
+from gridpriv.zonal.settings import Settings
 
 
 class StopError(Exception):
@@ -100,6 +101,52 @@ def test_a_folder_with_another_study_or_other_files_is_refused(
     with pytest.raises(InputError, match=r"other files \(thesis.doc\)"):
         compare(small_plan, out=tmp_path / "b", jobs=1)
     assert (tmp_path / "b" / "thesis.doc").read_text() == "years of work"
+
+
+@contextmanager
+def default_delta_of_totals():
+    """Totals are stated at 1e-5 whatever their budget, as in earlier versions."""
+    honest = Settings.as_dict
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Settings, "as_dict", lambda s: honest(s) | {"target_delta": 1e-5})
+        yield
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_study_of_an_earlier_version_with_other_settings_is_refused(
+    tmp_path: Path, make_small_plan
+) -> None:
+    plan = make_small_plan(budgets=["total:1,1e-6"], seeds=[1])
+    with default_delta_of_totals():
+        compare(plan, out=tmp_path / "whole", jobs=1)
+        with pytest.raises(StopError):
+            compare(plan, out=tmp_path / "cut", jobs=1, progress=stopping_after(2))
+    before = content(tmp_path)
+    for name in ("whole", "cut"):
+        with pytest.raises(InputError, match="written by an earlier development version"):
+            compare(plan, out=tmp_path / name, jobs=1, resume=True)
+    assert content(tmp_path) == before
+
+
+def test_a_run_of_an_earlier_version_with_other_settings_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", "case14", "--coordination", "central", "--no-reference"]
+    words += ["--out", str(tmp_path / "run"), "--seed", "1", "--budget"]
+    with default_delta_of_totals():
+        assert main([*words, "total:1,1e-6"]) == 0
+    before = content(tmp_path)
+    for budget, reason in (
+        ("total:1,1e-6", "written by an earlier development version, with another target_delta"),
+        ("total:2,1e-6", "other settings (budget, target_delta)"),
+    ):
+        capsys.readouterr()
+        assert main([*words, budget, "--resume"]) == 2
+        assert reason in " ".join(capsys.readouterr().err.split())
+    assert content(tmp_path) == before
 
 
 def test_a_failed_run_is_recorded_with_its_reason_and_the_rest_go_on(tmp_path: Path) -> None:
