@@ -401,7 +401,8 @@ def _client(dataset: Dataset, number: int, rows: Indices) -> tuple[Unit, ...]:
 
 def _ledger_unit(dataset: Dataset, name: str, record: bytes) -> Unit:
     # in the register all units of a data set are one: a sample is also part of a client
-    account = hashlib.sha256(f"data set {dataset.name}".encode()).hexdigest()[:32]
+    identity = dataset.content or dataset.name
+    account = hashlib.sha256(f"data set {identity}".encode()).hexdigest()[:32]
     return Unit(f"{dataset.name} {name}", record, account)
 
 

@@ -34,7 +34,8 @@ ledger. All ledgers made on a machine are entered, and the processes of one user
 - a ledger older than its last recorded head (a restored copy) is not charged.
 
 A bus is entered by a digest of its number and of the numbers of all buses of the grid. Training
-samples and clients are entered by a digest of the name of their data set. The register cannot
+samples and clients are entered by a digest of their data set: of its name, or of the training data
+of own files. The latter digest has no key, so the register is for the data owner only. It cannot
 protect against another user, another machine, or its own deletion.
 
 It is the folder ``$GRIDPRIV_STATE``, by default ``$XDG_STATE_HOME/gridpriv`` or
@@ -475,7 +476,7 @@ class Register:
         Parameters
         ----------
         units : iterable of str
-            Their public digests.
+            Their digests.
         plural : str
             Name of the units, for the message.
         identity : callable

@@ -45,7 +45,7 @@ class Unit:
         Its data, or the constant part of data that differ from release to release. Only the marks
         of name and data are stored.
     account : str
-        Public digest of the physical unit, for the machine's register; empty for none.
+        Digest of the physical unit or the data set, for the machine's register; empty for none.
     """
 
     name: str

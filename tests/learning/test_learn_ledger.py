@@ -165,6 +165,25 @@ def test_a_second_ledger_grants_nothing_to_the_same_samples(tmp_path, data, caps
     assert not second.exists()
 
 
+@pytest.mark.parametrize("given", [(), ("--norm", "2")], ids=["renamed", "other norm"])
+def test_a_second_ledger_grants_nothing_to_a_copy_under_another_name(tmp_path, data, capsys, given):
+    ledger, second, copy = (tmp_path / name for name in ("l.db", "second.db", "copy.npz"))
+    shutil.copy(data, copy)
+    assert learn("grant", data, ledger, "--total", "1,1e-5") == 0
+    assert learn("grant", copy, second, "--total", "1,1e-5", *given) == 2
+    assert "on this machine already" in " ".join(capsys.readouterr().err.split())
+    assert not second.exists()
+
+
+def test_other_data_in_a_file_of_the_same_name_have_their_own_grants(tmp_path, data):
+    other = tmp_path / "other" / data.name
+    other.parent.mkdir()
+    arrays = dict(np.load(data))
+    np.savez(other, **arrays | {"x": arrays["x"][::-1]})
+    assert learn("grant", data, tmp_path / "l.db", "--total", "1,1e-5") == 0
+    assert learn("grant", other, tmp_path / "second.db", "--total", "1,1e-5") == 0
+
+
 def test_an_older_copy_of_a_ledger_of_samples_is_not_charged(tmp_path, data, capsys):
     ledger, older = tmp_path / "l.db", tmp_path / "older"
     assert learn("grant", data, ledger, "--total", "9,1e-5") == 0

@@ -54,6 +54,9 @@ class Dataset:
         Names of the classes in the order of their numbers; empty where they are the numbers.
     columns : tuple of str
         Names of the features; empty where they have none.
+    content : str
+        Digest of the training data of own files, before rows are clipped, for the register of
+        ledgers; local. Empty for a data set that is known by its name.
 
     Raises
     ------
@@ -74,6 +77,7 @@ class Dataset:
     source: str = ""
     labels: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    content: str = ""
 
     def __post_init__(self) -> None:
         positive(f"{self.name} norm", self.norm)

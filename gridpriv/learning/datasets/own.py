@@ -19,6 +19,7 @@ this in common: the list of classes discloses a sample that is the only one of i
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import math
 import zipfile
@@ -78,6 +79,9 @@ def _dataset(path: Path, arrays: dict[str, Array], norm: float, dtype: Dtype) ->
     """Return the data set of arrays ``x``, ``y`` and, where there are, the others."""
     x = _features(path, "x", arrays["x"], dtype)
     y, known, labels = _labels(path, arrays["y"])
+    whole = _features(path, "x", arrays["x"], np.float64)
+    data = repr(whole.shape).encode() + whole.tobytes() + y.astype(np.float64).tobytes()
+    content = hashlib.sha256(data).hexdigest()
     x_test, y_test = x[:0], y[:0]
     if ("x_test" in arrays) != ("y_test" in arrays):
         raise InputError(f"{path} has one of x_test and y_test: both, or neither; add the other")
@@ -95,7 +99,7 @@ def _dataset(path: Path, arrays: dict[str, Array], norm: float, dtype: Dtype) ->
     parts, source = (x, y, x_test, y_test), f"own data, {path.name}"
     columns = tuple(map(str, arrays.get("columns", ())))
     return Dataset(
-        path.stem, task, *parts, classes, norm, writers, clipped, source, labels, columns
+        path.stem, task, *parts, classes, norm, writers, clipped, source, labels, columns, content
     )
 
 
