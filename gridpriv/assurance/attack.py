@@ -127,10 +127,11 @@ def _identified(
 
 
 def with_total(prepared: Prepared, epsilon: float) -> Prepared:
-    """Return the run at another total budget (its delta kept)."""
+    """Return the run at another total budget, with the delta of its totals."""
     settings = prepared.settings
-    delta = settings.budget.delta
-    if settings.mechanism == "gaussian" and delta is None:
+    # the delta of a budget per release is not that of a total
+    delta = settings.budget.delta if settings.budget.scope == "total" else None
+    if settings.mechanism == "gaussian":
         delta = settings.total_delta
     settings = replace(settings, budget=Budget("total", epsilon, delta))
     rules = replace(prepared.rules, noise=noise_rule(settings, prepared.rules.adjacency))

@@ -20,6 +20,7 @@ from gridpriv.assurance.attack import (
     noise_model,
     recovered,
     tie_distance,
+    with_total,
     zone_prior,
 )
 from gridpriv.assurance.inversion import Identified, StationarityModel, identify
@@ -327,6 +328,24 @@ def test_sums_reveal_a_zones_mean_and_nothing_of_a_bus(load_scale: float) -> Non
         assert guess.sum() == pytest.approx(true.sum(), abs=1e-3)
         assert np.ptp(guess) == pytest.approx(0.0, abs=1e-6)
     assert {o.adversary for o in result.outcomes if o.label == "protected"} == {"releases"}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "budget", "target", "total"),
+    [
+        ("gaussian", "per-release:1,1e-5", 1e-6, "total:2,1e-06"),
+        ("gaussian", "per-release:1,1e-6", None, "total:2,1e-05"),
+        ("gaussian", "total:1,1e-6", None, "total:2,1e-06"),
+        ("laplace", "per-release:1,1e-5", 1e-6, "total:2"),
+        ("laplace", "total:1,1e-6", None, "total:2,1e-06"),
+    ],
+)
+def test_an_attack_at_another_total_has_the_delta_of_totals(
+    mechanism: str, budget: str, target: float | None, total: str
+) -> None:
+    given: dict[str, Any] = {"mechanism": mechanism, "budget": budget, "target_delta": target}
+    run = with_total(prepared(**given), 2.0)
+    assert str(run.settings.budget) == total
 
 
 def test_auxiliary_buses_are_not_attacked() -> None:
