@@ -291,8 +291,9 @@ OTHER = {
 
 SUMS = (
     "Before the noise, the total is multiplied by {weights[0]:.4g} and the demand of a bus by "
-    "{weights[1]:.4g}. Divided by it, the noise has a standard deviation of {total:.4g} {unit} for "
-    "the total and {bus:.4g} {unit} for a bus. The posterior combines all values with the prior."
+    "{weights[1]:.4g}. Divided by this factor, the noise has a standard deviation "
+    "of {total:.4g} {unit} for the total and {bus:.4g} {unit} for a bus. The posterior "
+    "combines all values with the prior."
 )
 WEIGHTED = (
     "Reactive values are multiplied by {weight:.4g} before the noise; the estimate of reactive "
