@@ -60,13 +60,15 @@ def load_grids(plan: StudyPlan) -> Grids:
 
 def _zoned(case: Case, label: str, zoning: str) -> ZonedCase:
     """Return a case under a map; an error names the case, and the way to give it a map."""
-    advice = f"--zonings {label}=MAP gives this case a map of its own"
     if not zoning and zoning_of(case, None, None) is None:
         maps = "MAP: K, PARTITION:K or FILE.csv"
-        raise InputError(f"case {label} has no shipped zone map; {advice} ({maps})")
+        raise InputError(
+            f"case {label} has no shipped zone map: give it one by --zonings {label}=MAP ({maps})"
+        )
     try:
         return ZonedCase(case, zoning_for(case, zoning or None))
     except InputError as error:
+        advice = f"--zonings {label}=MAP gives this case a map of its own"
         raise InputError(f"case {label}: {error}; {advice}") from None
 
 

@@ -395,7 +395,7 @@ def test_a_study_of_a_shipped_case_and_an_own_grid_with_its_map(tmp_path, capsys
     assert "zone 1 is not connected" in capsys.readouterr().err
     assert main(words) == 2
     message = capsys.readouterr().err
-    assert f"case {grid} has no shipped zone map; --zonings {grid}=MAP gives" in message
+    assert f"case {grid} has no shipped zone map: give it one by --zonings {grid}=MAP" in message
     assert "MAP: K, PARTITION:K or FILE.csv" in message
     assert "--zones" not in message and "--zoning " not in message, "compare has no such flags"
     assert main([*words, "--zonings", f"own={zones}"]) == 2
