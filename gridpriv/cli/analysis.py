@@ -363,7 +363,7 @@ def sentences(document: Json) -> list[str]:
     if screened:
         lines.append(output.worded("security-screened", outages=counted(screened, "outage")))
     if document["secure"] is False and document["corrected"] is None:
-        violated_after = any(row["violations"] for row in rows)
+        violated_after = any(row["violations"] or row["status"] == "diverged" for row in rows)
         preventive = "--secure finds a dispatch that keeps limits after outages, if possible; "
         of_shared = preventive if document["view"] == SHARED and violated_after else ""
         lines.append(output.worded("security-next", preventive=of_shared))

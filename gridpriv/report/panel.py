@@ -549,7 +549,7 @@ def _noise_free_costs(panel: Panel, base: pd.Series | None) -> Iterator[Message]
 def _noise_free_imbalance(panel: Panel, plain: pd.DataFrame) -> Iterator[Message]:
     """Yield the noise-free methods that converged, but miss more demand than the grid sheds."""
     load = panel.load_mw or 0.0
-    imbalances = plain.plan_shortage_mw - plain.redispatch_shed_mw
+    imbalances = plain.plan_shortage_mw - plain.redispatch_shed_mw.min()
     late = plain.consensus_residual > CONVERGED_RESIDUAL
     missed = plain[(imbalances > UNREALIZABLE * load) & ~late & (load > 0.0)]
     if len(missed):

@@ -175,6 +175,14 @@ def test_a_second_ledger_grants_nothing_to_a_copy_under_another_name(tmp_path, d
     assert not second.exists()
 
 
+def test_a_second_ledger_grants_nothing_to_the_same_samples_in_single_precision(tmp_path, data):
+    """Training reads both files as the same numbers."""
+    single, arrays = tmp_path / "single.npz", dict(np.load(data))
+    np.savez(single, **arrays | {"x": arrays["x"].astype(np.float32)})
+    assert learn("grant", data, tmp_path / "l.db", "--total", "1,1e-5") == 0
+    assert learn("grant", single, tmp_path / "second.db", "--total", "1,1e-5") == 2
+
+
 def test_other_data_in_a_file_of_the_same_name_have_their_own_grants(tmp_path, data):
     other = tmp_path / "other" / data.name
     other.parent.mkdir()

@@ -402,22 +402,24 @@ def test_the_cost_of_noise_free_methods_is_that_of_the_methods_they_are_a_part_o
 
 @pytest.mark.parametrize("update", ["linearized", "exact"])
 @pytest.mark.parametrize(
-    ("shortage", "shed", "marked"),
+    ("shortage", "shed", "least", "marked"),
     [
-        (2.0, 0.0, False),
-        (138.4, 0.0, True),
-        (238.4, 100.0, True),
-        (138.4, 138.4, False),  # shed for want of capacity, and scheduled so
-        (math.nan, 0.0, False),
+        (2.0, 0.0, 0.0, False),
+        (138.4, 0.0, 0.0, True),
+        (238.4, 100.0, 100.0, True),
+        (238.4, 190.0, 100.0, True),  # 90 MW are shed because of the imbalance
+        (138.4, 138.4, 138.4, False),  # shed for want of capacity, and scheduled so
+        (math.nan, 0.0, 0.0, False),
     ],
 )
 def test_a_noise_free_schedule_that_misses_load_is_marked(
-    shortage: float, shed: float, marked: bool, update: str
+    shortage: float, shed: float, least: float, marked: bool, update: str
 ) -> None:
     """Consensus alone does not show it: the Ryu-Kim update of case39 misses 4994 of 6254 MW."""
     figures = {"plan_shortage_mw": shortage, "redispatch_shed_mw": shed, "update": update}
     late = noise_free(8331.0, "other", consensus_residual=1e-4, **figures)
-    study = made(noise_free(8000.0), late, method("a", [8400.0, 8420.0]))
+    base = noise_free(8000.0, redispatch_shed_mw=least)
+    study = made(base, late, method("a", [8400.0, 8420.0]))
     study.manifest["cases"] = [{"case": "case14", "load_mw": 259.0}]
     texts = texts_of(study, "noise-free-imbalance")
     assert len(texts) == marked

@@ -79,7 +79,7 @@ def _dataset(path: Path, arrays: dict[str, Array], norm: float, dtype: Dtype) ->
     """Return the data set of arrays ``x``, ``y`` and, where there are, the others."""
     x = _features(path, "x", arrays["x"], dtype)
     y, known, labels = _labels(path, arrays["y"])
-    whole = _features(path, "x", arrays["x"], np.float64)
+    whole = _features(path, "x", arrays["x"], np.float32)  # whatever the precision of the file
     data = repr(whole.shape).encode() + whole.tobytes() + y.astype(np.float64).tobytes()
     content = hashlib.sha256(data).hexdigest()
     x_test, y_test = x[:0], y[:0]
